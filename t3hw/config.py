@@ -1,0 +1,249 @@
+"""Configuration of a node: one frozen, checked dataclass, and the presets by name."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import tomllib
+from pathlib import Path
+
+__all__ = ["ConfigError", "NodeConfig", "DTYPE_NAMES", "PRESETS"]
+
+DTYPE_NAMES = ("int32", "float32", "bfloat16", "float16")
+DTYPE_BYTES = {"int32": 4, "float32": 4, "bfloat16": 2, "float16": 2}
+
+
+class ConfigError(ValueError):
+    """A configuration that the generator does not accept; the message quotes the value and the limit."""
+
+
+def _power_of_two(value):
+    return value > 0 and value & (value - 1) == 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NodeConfig:
+    """All that decides what hardware a node is.
+
+    Parameters
+    ----------
+    name : str
+        For people; not part of the hash.
+    data_width : int
+        Bits of every data path: 32, 64, 128, 256 or 512.
+    addr_width : int
+        Bits of a byte address, 16 to 64.
+    id_width : int
+        Bits of AxID on ``s_axi``, 1 to 16.
+    wg_width, wf_width : int
+        Bits of a workgroup's and of a wavefront's number, 4 to 16 and 0 to 4. AxUSER is ``{wf, wg}``,
+        workgroup lowest.
+    dtypes : tuple of str
+        What near-memory compute can add, of `DTYPE_NAMES`.
+    tracker_sets, tracker_ways : int
+        Shape of the tracker: powers of two; 1 to 1024 sets, 1 to 16 ways.
+    tiles : int
+        Entries of the tile table, and of the tracker's overflow table: a power of two, 4 to 65536.
+    commands : int
+        Entries of the command table: a power of two, 2 to 32768.
+    regions, routes, plans : int
+        Entries of the region, route and plan tables: 2 to 32, 1 to 16, 1 to 8.
+    touch_bytes : int
+        Bytes of update regions that the first-touch map covers, all plans together: a power of two,
+        64 bytes to 64 MiB.
+    compute_queue, communication_queue : int
+        Depth in requests of the memory controller's two queues, 2 to 1024.
+    outstanding_reads : int
+        Read bursts that the DMA engine has under way at most, 1 to 64.
+    outstanding_writes : int
+        Write bursts that ``s_axi`` has under way at most: a power of two, 2 to 64.
+    burst_beats : int
+        Beats of a DMA read burst and of a link packet at most: a power of two, 2 to 256.
+    memory : str
+        ``"builtin"`` (block RAM behind a settable delay) or ``"axi"`` (``m_axi`` with
+        read-modify-write).
+    memory_bytes : int
+        Size of the built-in memory, a power of two; with ``"axi"`` the size of the window at address 0
+        that may be reached (0: all of the address space).
+    memory_max_latency : int
+        Longest delay, in cycles, that the built-in memory can be set to, 0 to 1024.
+    memory_outstanding : int
+        Beats that the ``m_axi`` back end has under way at most: a power of two, 2 to 256.
+    link_credits : int
+        Depth of the link receiver's buffer in words, 4 to 4096.
+    link_max_latency : int
+        Longest delay, in cycles, that the link can be set to, 0 to 4096. 0 leaves the delay line out.
+
+    Raises
+    ------
+    ConfigError
+        For every value outside its range.
+    """
+
+    name: str = "custom"
+    data_width: int = 64
+    addr_width: int = 32
+    id_width: int = 4
+    wg_width: int = 16
+    wf_width: int = 3
+    dtypes: tuple = DTYPE_NAMES
+    tracker_sets: int = 32
+    tracker_ways: int = 8
+    tiles: int = 1024
+    commands: int = 1024
+    regions: int = 16
+    routes: int = 8
+    plans: int = 4
+    touch_bytes: int = 1 << 19
+    compute_queue: int = 16
+    communication_queue: int = 16
+    outstanding_reads: int = 16
+    outstanding_writes: int = 8
+    burst_beats: int = 16
+    memory: str = "builtin"
+    memory_bytes: int = 1 << 19
+    memory_max_latency: int = 512
+    memory_outstanding: int = 64
+    link_credits: int = 64
+    link_max_latency: int = 1024
+
+    def __post_init__(self):
+        object.__setattr__(self, "dtypes", tuple(self.dtypes))
+        for name, low, high, power in _RANGES:
+            value = getattr(self, name)
+            if type(value) is not int or not low <= value <= high or (
+                    power and not _power_of_two(value)):
+                kind = "a power of two" if power else "an integer"
+                raise ConfigError(f"{name} must be {kind} from {low} to {high}, not {value!r}")
+        if self.memory not in ("builtin", "axi"):
+            raise ConfigError(f"memory must be 'builtin' or 'axi', not {self.memory!r}")
+        unknown = [name for name in self.dtypes if name not in DTYPE_NAMES]
+        if unknown or not self.dtypes or len(set(self.dtypes)) != len(self.dtypes):
+            raise ConfigError(f"dtypes must be one or more of {', '.join(DTYPE_NAMES)}, each once, "
+                              f"not {list(self.dtypes)!r}")
+        if self.memory == "builtin" and not (
+                _power_of_two(self.memory_bytes) and self.memory_bytes >= 1024):
+            raise ConfigError("memory_bytes must be a power of two of at least 1024 for the built-in "
+                              f"memory, not {self.memory_bytes!r}")
+        if self.memory_bytes > 1 << self.addr_width:
+            raise ConfigError(f"memory_bytes must be at most 2**addr_width = {1 << self.addr_width}, "
+                              f"not {self.memory_bytes!r}")
+        if self.burst_beats * self.beat_bytes > 4096:
+            raise ConfigError(f"burst_beats must be at most {4096 // self.beat_bytes} at data_width "
+                              f"{self.data_width} (a burst stays within 4 KiB), "
+                              f"not {self.burst_beats!r}")
+
+    @property
+    def beat_bytes(self):
+        """Bytes of one beat."""
+        return self.data_width // 8
+
+    @property
+    def beat_shift(self):
+        """Address bits within one beat."""
+        return int(math.log2(self.beat_bytes))
+
+    @property
+    def lanes(self):
+        """16-bit lanes of one beat; the first-touch map and the adders work by lane."""
+        return self.data_width // 16
+
+    @property
+    def touch_beats(self):
+        """Entries of the first-touch map."""
+        return max(self.touch_bytes // self.beat_bytes, 2)
+
+    @property
+    def user_width(self):
+        """Bits of AxUSER on ``s_axi``."""
+        return self.wg_width + self.wf_width
+
+    def as_dict(self):
+        """All fields, as plain data."""
+        return dataclasses.asdict(self) | {"dtypes": list(self.dtypes)}
+
+    @property
+    def hash(self):
+        """32-bit hash of all that decides the hardware; readable in the register CONFIG_HASH."""
+        fields = {key: value for key, value in self.as_dict().items() if key != "name"}
+        digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).digest()
+        return int.from_bytes(digest[:4], "big")
+
+    def replace(self, **changes):
+        """A copy with some fields changed, checked again."""
+        return dataclasses.replace(self, **changes)
+
+    @classmethod
+    def from_toml(cls, path):
+        """Read a configuration from a TOML file: any fields, and ``preset`` to start from.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be read, is no TOML, or names a field or preset that does not exist.
+        """
+        try:
+            fields = tomllib.loads(Path(path).read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"{path}: {error}") from None
+        base = cls.preset(fields.pop("preset")) if "preset" in fields else cls()
+        known = {field.name for field in dataclasses.fields(cls)}
+        for key in fields:
+            if key not in known:
+                raise ConfigError(f"{path}: no field {key!r}; fields are {', '.join(sorted(known))}")
+        fields.setdefault("name", Path(path).stem)
+        return base.replace(**fields)
+
+    @classmethod
+    def preset(cls, name):
+        """The configuration of that name in `PRESETS`."""
+        if name not in PRESETS:
+            raise ConfigError(f"no preset {name!r}; presets are {', '.join(sorted(PRESETS))}")
+        return PRESETS[name]
+
+
+#: name, least, most, power of two
+_RANGES = (
+    ("data_width", 32, 512, True),
+    ("addr_width", 16, 64, False),
+    ("id_width", 1, 16, False),
+    ("wg_width", 4, 16, False),
+    ("wf_width", 0, 4, False),
+    ("tracker_sets", 1, 1024, True),
+    ("tracker_ways", 1, 16, True),
+    ("tiles", 4, 65536, True),
+    ("commands", 2, 32768, True),
+    ("regions", 2, 32, False),
+    ("routes", 1, 16, False),
+    ("plans", 1, 8, False),
+    ("touch_bytes", 64, 1 << 26, True),
+    ("compute_queue", 2, 1024, False),
+    ("communication_queue", 2, 1024, False),
+    ("outstanding_reads", 1, 64, False),
+    ("outstanding_writes", 2, 64, True),
+    ("burst_beats", 2, 256, True),
+    ("memory_bytes", 0, 1 << 40, False),
+    ("memory_max_latency", 0, 1024, False),
+    ("memory_outstanding", 2, 256, True),
+    ("link_credits", 4, 4096, False),
+    ("link_max_latency", 0, 4096, False),
+)
+
+#: Stock configurations: ``tiny`` breaks first, ``small`` fits an FPGA, ``wide`` is for experiments.
+PRESETS = {
+    config.name: config for config in (
+        NodeConfig(name="tiny", data_width=32, tracker_sets=1, tracker_ways=2, tiles=64, commands=64,
+                   regions=8, routes=2, plans=2, touch_bytes=1 << 14, compute_queue=2,
+                   communication_queue=2, outstanding_reads=1, outstanding_writes=2, burst_beats=4,
+                   memory_bytes=1 << 15, memory_max_latency=64, link_credits=4,
+                   link_max_latency=64),
+        NodeConfig(name="small", data_width=64, tiles=1024, commands=1024,
+                   touch_bytes=1 << 16, memory_bytes=1 << 16,
+                   outstanding_reads=4, memory_max_latency=128, link_max_latency=256),
+        NodeConfig(name="default"),
+        NodeConfig(name="axi", memory="axi", memory_bytes=0),
+        NodeConfig(name="wide", data_width=512, burst_beats=16, tiles=4096, commands=4096,
+                   touch_bytes=1 << 22, memory_bytes=1 << 22, compute_queue=64,
+                   communication_queue=64, link_credits=256),
+    )
+}
