@@ -1,0 +1,1 @@
+"""The hardware: Amaranth components, one a file."""

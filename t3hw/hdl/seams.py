@@ -1,0 +1,420 @@
+"""What the blocks of a node say to each other: every enum and struct that crosses a block's border.
+
+Each function takes a `t3hw.config.NodeConfig` and returns the layout; both sides of a seam call it, so
+widths and field order cannot differ.
+"""
+
+import functools
+
+from amaranth.lib import data, enum
+from amaranth.utils import bits_for
+
+__all__ = [
+    "Dtype", "MemoryOp", "Source", "Writer", "RegionAction", "TileIdMode", "Table", "Policy",
+    "ErrorCause", "tile_tag", "touch_tag", "memory_request", "memory_access", "read_beat", "commit",
+    "tile_full", "fire", "block", "block_done", "command_done", "read_burst", "remote_beat",
+    "link_word", "table_write", "plan_view", "plan_views", "clear_range", "error_event", "axi_address",
+    "axi_write_data", "axi_write_response", "axi_read_data", "axil_address", "axil_write_data",
+    "axil_read_data", "slot_width", "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH",
+    "EXPECTED_WIDTH", "NO_COMMAND",
+]
+
+EPOCH_WIDTH = 4
+STAMP_WIDTH = 24
+EXPECTED_WIDTH = 24
+#: In a tile table entry: no command waits for this tile.
+NO_COMMAND = 0xFFFF
+
+
+class Dtype(enum.Enum, shape=2):
+    """Element type; the order is that of `t3hw.config.DTYPE_NAMES`."""
+
+    INT32 = 0
+    FLOAT32 = 1
+    BFLOAT16 = 2
+    FLOAT16 = 3
+
+
+class MemoryOp(enum.Enum, shape=2):
+    """What a request does to memory."""
+
+    READ = 0
+    STORE = 1
+    UPDATE = 2
+
+
+class Source(enum.Enum, shape=2):
+    """Who made a request; responses go back by it."""
+
+    PRODUCER = 0
+    LINK = 1
+    DMA = 2
+
+
+class Writer(enum.Enum, shape=1):
+    """Whose update it is, in the first-touch map's terms."""
+
+    LOCAL = 0
+    INCOMING = 1
+
+
+class RegionAction(enum.Enum, shape=2):
+    """What a producer's store to a region becomes."""
+
+    LOCAL_STORE = 0
+    LOCAL_UPDATE = 1
+    REMOTE_STORE = 2
+    REMOTE_UPDATE = 3
+
+
+class TileIdMode(enum.Enum, shape=1):
+    """Where a producer's store gets its tile id from."""
+
+    USER = 0
+    ADDRESS = 1
+
+
+class Table(enum.Enum, shape=3):
+    """Tables that software writes through the register block's window."""
+
+    PLAN = 0
+    REGION = 1
+    ROUTE = 2
+    COMMAND = 3
+    TILE = 4
+
+
+class Policy(enum.Enum, shape=2):
+    """Arbitration between the compute and the communication queue."""
+
+    ROUND_ROBIN = 0
+    COMPUTE_FIRST = 1
+    MCA = 2
+
+
+class ErrorCause(enum.Enum, shape=4):
+    """Bit positions of the register ERROR_STATUS."""
+
+    UNMAPPED_PACKET = 0
+    REFUSED_PACKET = 1
+    STALE_PACKET = 2
+    UNKNOWN_TILE = 3
+    DUPLICATE_UPDATE = 4
+    OVER_COUNT = 5
+    PARTIAL_ELEMENT = 6
+    REFUSED_STORE = 7
+    MEMORY_ERROR = 8
+    PLAN_TIMEOUT = 9
+    LINK_FORMAT = 10
+    LINK_OVERFLOW = 11
+    HOLD_TIMEOUT = 12
+    MISSING_DTYPE = 13
+
+
+def slot_width(config):
+    """Bits of an index into the tile table."""
+    return bits_for(config.tiles - 1)
+
+
+def plan_width(config):
+    """Bits of a plan's number, at least 1."""
+    return bits_for(max(config.plans - 1, 1))
+
+
+def byte_count_width(config):
+    """Bits of the number of bytes of one beat, all of them included."""
+    return bits_for(config.beat_bytes)
+
+
+@functools.cache
+def tile_tag(config):
+    """The tile that a write belongs to; meaningless where ``tracked`` is 0.
+
+    ``slot`` is the tile's entry in this node's tile table, unique over all plans; ``wg`` and ``wf`` are
+    the producer's ids, which travel on the link.
+    """
+    return data.StructLayout({
+        "tracked": 1,
+        "plan": plan_width(config),
+        "slot": slot_width(config),
+        "wg": config.wg_width,
+        "wf": max(config.wf_width, 1),
+    })
+
+
+@functools.cache
+def touch_tag(config):
+    """How the first-touch map treats an update: ``index`` is the map's entry of the beat."""
+    return data.StructLayout({
+        "enable": 1,
+        "parity": 1,
+        "writer": Writer,
+        "index": bits_for(config.touch_beats - 1),
+    })
+
+
+@functools.cache
+def memory_request(config):
+    """One beat to the memory controller. ``address`` is in bytes, a multiple of the beat's size.
+
+    ``tag`` and ``last`` come back with the response. A read's ``strobe`` and ``data`` mean nothing.
+    """
+    return data.StructLayout({
+        "op": MemoryOp,
+        "dtype": Dtype,
+        "source": Source,
+        "tag": bits_for(config.outstanding_writes - 1),
+        "last": 1,
+        "address": config.addr_width,
+        "data": config.data_width,
+        "strobe": config.beat_bytes,
+        "touch": touch_tag(config),
+        "tile": tile_tag(config),
+    })
+
+
+@functools.cache
+def memory_access(config):
+    """One beat to a memory, after the first-touch map: a read, or a write that adds in some lanes.
+
+    ``add`` has a bit per 16-bit lane: the new value there is old + data (both bits of a 32-bit element
+    are equal). Where ``add`` is 0 and the strobe is 1 data is stored; where the strobe is 0 nothing
+    changes. A write with no strobe at all commits with 0 bytes.
+    """
+    return data.StructLayout({
+        "write": 1,
+        "add": config.lanes,
+        "dtype": Dtype,
+        "source": Source,
+        "tag": bits_for(config.outstanding_writes - 1),
+        "last": 1,
+        "address": config.addr_width,
+        "data": config.data_width,
+        "strobe": config.beat_bytes,
+        "tile": tile_tag(config),
+    })
+
+
+@functools.cache
+def read_beat(config):
+    """One beat read, in the order in which its source asked."""
+    return data.StructLayout({
+        "source": Source,
+        "last": 1,
+        "error": 1,
+        "data": config.data_width,
+    })
+
+
+@functools.cache
+def commit(config):
+    """One write that a later read will see. ``bytes`` counts its strobes; 0 where ``error`` is set."""
+    return data.StructLayout({
+        "source": Source,
+        "tag": bits_for(config.outstanding_writes - 1),
+        "last": 1,
+        "error": 1,
+        "bytes": byte_count_width(config),
+        "address": config.addr_width,
+        "tile": tile_tag(config),
+    })
+
+
+@functools.cache
+def tile_full(config):
+    """A tile has all its updates. ``stamp`` is the cycle of the last update's commit, modulo 2**24."""
+    return data.StructLayout({
+        "plan": plan_width(config),
+        "slot": slot_width(config),
+        "command": 16,
+        "stamp": STAMP_WIDTH,
+    })
+
+
+@functools.cache
+def fire(config):
+    """A command's tiles are all full: move tiles ``first`` to ``first + count - 1`` by ``route``."""
+    return data.StructLayout({
+        "plan": plan_width(config),
+        "route": bits_for(max(config.routes - 1, 1)),
+        "first": slot_width(config),
+        "count": bits_for(config.tiles),
+        "stamp": STAMP_WIDTH,
+    })
+
+
+@functools.cache
+def block(config):
+    """A 2-D block for the DMA engine: ``rows`` rows of ``row_bytes`` bytes, none of them 0.
+
+    Source and destination have the same offset within a beat, in every row.
+    """
+    return data.StructLayout({
+        "source": config.addr_width,
+        "destination": config.addr_width,
+        "rows": 16,
+        "row_bytes": 24,
+        "source_pitch": 32,
+        "destination_pitch": 32,
+        "op": MemoryOp,
+        "dtype": Dtype,
+        "tracked": 1,
+        "plan": plan_width(config),
+        "epoch": EPOCH_WIDTH,
+        "wg": config.wg_width,
+        "wf": max(config.wf_width, 1),
+        "last": 1,
+        "stamp": STAMP_WIDTH,
+    })
+
+
+@functools.cache
+def block_done(config):
+    """A block's last beat has been handed to the link. ``last`` is the block's own."""
+    return data.StructLayout({
+        "plan": plan_width(config),
+        "last": 1,
+        "error": 1,
+    })
+
+
+@functools.cache
+def command_done(config):
+    """A command has done all that its route asked for."""
+    return data.StructLayout({
+        "plan": plan_width(config),
+    })
+
+
+@functools.cache
+def read_burst(config):
+    """A read of ``beats`` + 1 beats from ``address`` (a multiple of the beat) within one 4 KiB page."""
+    return data.StructLayout({
+        "address": config.addr_width,
+        "beats": bits_for(config.burst_beats - 1),
+    })
+
+
+@functools.cache
+def remote_beat(config):
+    """One beat to or from a neighbour. All but data, strobe, address and last is constant in a packet.
+
+    Addresses of a packet's beats follow each other; ``address`` is in the receiver's address space, a
+    multiple of the beat. Strobes may have any pattern. A packet has 1 to ``burst_beats`` beats.
+    """
+    return data.StructLayout({
+        "op": MemoryOp,
+        "dtype": Dtype,
+        "tracked": 1,
+        "plan": plan_width(config),
+        "epoch": EPOCH_WIDTH,
+        "wg": config.wg_width,
+        "wf": max(config.wf_width, 1),
+        "address": config.addr_width,
+        "data": config.data_width,
+        "strobe": config.beat_bytes,
+        "last": 1,
+    })
+
+
+@functools.cache
+def link_word(config):
+    """One word on the wire, AXI4-Stream's TDATA, TKEEP (a payload word's strobes) and TLAST."""
+    return data.StructLayout({
+        "data": config.data_width,
+        "keep": config.beat_bytes,
+        "last": 1,
+    })
+
+
+@functools.cache
+def table_write(config):
+    """Software writes word ``word`` of entry ``entry`` of a table. The register block has checked
+    that the entry exists and is not locked."""
+    return data.StructLayout({
+        "table": Table,
+        "entry": 16,
+        "word": 4,
+        "data": 32,
+    })
+
+
+@functools.cache
+def plan_view(config):
+    """What every block may know of a plan. ``first_tile`` to ``last_tile`` are its tile slots."""
+    return data.StructLayout({
+        "armed": 1,
+        "epoch": EPOCH_WIDTH,
+        "first_tile": slot_width(config),
+        "last_tile": slot_width(config),
+    })
+
+
+@functools.cache
+def plan_views(config):
+    """One `plan_view` a plan."""
+    return data.ArrayLayout(plan_view(config), config.plans)
+
+
+@functools.cache
+def clear_range(config):
+    """Forget all that a stopped plan left behind. Ranges are inclusive; ``any_*`` 0 means empty."""
+    return data.StructLayout({
+        "plan": plan_width(config),
+        "any_tiles": 1,
+        "first_tile": slot_width(config),
+        "last_tile": slot_width(config),
+        "any_commands": 1,
+        "first_command": 16,
+        "last_command": 16,
+        "any_touch": 1,
+        "first_touch": bits_for(config.touch_beats - 1),
+        "last_touch": bits_for(config.touch_beats - 1),
+    })
+
+
+@functools.cache
+def error_event(config):
+    """Something was wrong: why, where, and for which tile (``tracked`` 0: no tile is known)."""
+    return data.StructLayout({
+        "cause": ErrorCause,
+        "address": config.addr_width,
+        "tile": tile_tag(config),
+    })
+
+
+@functools.cache
+def axi_address(config, id_width):
+    """An AXI4 write or read address (AW, AR)."""
+    return data.StructLayout({
+        "id": id_width,
+        "addr": config.addr_width,
+        "len": 8,
+        "size": 3,
+        "burst": 2,
+        "user": config.user_width,
+    })
+
+
+@functools.cache
+def axi_write_data(config):
+    """An AXI4 write beat (W)."""
+    return data.StructLayout({"data": config.data_width, "strb": config.beat_bytes, "last": 1})
+
+
+@functools.cache
+def axi_write_response(config, id_width):
+    """An AXI4 write response (B)."""
+    return data.StructLayout({"id": id_width, "resp": 2})
+
+
+@functools.cache
+def axi_read_data(config, id_width):
+    """An AXI4 read beat (R)."""
+    return data.StructLayout({"id": id_width, "data": config.data_width, "resp": 2, "last": 1})
+
+
+#: AXI4-Lite, 32-bit data, 20-bit byte addresses.
+axil_address = data.StructLayout({"addr": 20})
+axil_write_data = data.StructLayout({"data": 32, "strb": 4})
+axil_read_data = data.StructLayout({"data": 32, "resp": 2})

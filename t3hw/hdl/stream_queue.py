@@ -1,0 +1,83 @@
+"""Stream queue: the one FIFO of the design."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["StreamQueue"]
+
+
+class StreamQueue(wiring.Component):
+    """Queue of ``depth`` transfers between two streams.
+
+    Latency 1 cycle from ``i`` to ``o``; throughput one transfer a cycle, also when full or empty in
+    turn. Storage is a memory with a registered read port, so it maps to block RAM or LUT RAM.
+
+    Parameters
+    ----------
+    shape : shape-like
+        Payload of both streams.
+    depth : int
+        Transfers that the queue holds, at least 1.
+
+    Members
+    -------
+    i, o : stream of ``shape``
+        In and out.
+    level : Out(range(depth + 1))
+        Transfers in the queue, registered.
+
+    Raises
+    ------
+    ValueError
+        If ``depth`` is not at least 1.
+    """
+
+    def __init__(self, *, shape, depth):
+        if not isinstance(depth, int) or depth < 1:
+            raise ValueError(f"depth must be an integer of at least 1, not {depth!r}")
+        self._shape = shape
+        self._depth = depth
+        super().__init__({
+            "i": In(stream.Signature(shape)),
+            "o": Out(stream.Signature(shape)),
+            "level": Out(range(depth + 1)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+
+        m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[])
+        write = storage.write_port()
+        read = storage.read_port(transparent_for=[write])
+
+        def after(pointer):
+            return Mux(pointer == self._depth - 1, 0, pointer + 1)
+
+        put = Signal()
+        get = Signal()
+        put_at = Signal(range(self._depth))
+        get_at = Signal(range(self._depth))
+        get_next = Signal(range(self._depth))
+        m.d.comb += [
+            self.i.ready.eq(self.level != self._depth),
+            self.o.valid.eq(self.level != 0),
+            put.eq(self.i.valid & self.i.ready),
+            get.eq(self.o.valid & self.o.ready),
+            write.addr.eq(put_at),
+            write.data.eq(self.i.payload),
+            write.en.eq(put),
+            # The read port runs one cycle ahead, on the address that is first in the next cycle.
+            get_next.eq(Mux(get, after(get_at), get_at)),
+            read.addr.eq(get_next),
+            self.o.payload.eq(read.data),
+        ]
+        m.d.sync += [
+            self.level.eq(self.level + put - get),
+            get_at.eq(get_next),
+        ]
+        with m.If(put):
+            m.d.sync += put_at.eq(after(put_at))
+
+        return m
