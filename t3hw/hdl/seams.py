@@ -15,7 +15,7 @@ __all__ = [
     "tile_full", "fire", "block", "block_done", "command_done", "read_burst", "remote_beat",
     "link_word", "table_write", "plan_view", "plan_views", "clear_range", "error_event", "axi_address",
     "axi_write_data", "axi_write_response", "axi_read_data", "axil_address", "axil_write_data",
-    "axil_read_data", "slot_width", "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH",
+    "axil_write_response", "axil_read_data", "slot_width", "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH",
     "EXPECTED_WIDTH", "NO_COMMAND",
 ]
 
@@ -417,4 +417,5 @@ def axi_read_data(config, id_width):
 #: AXI4-Lite, 32-bit data, 20-bit byte addresses.
 axil_address = data.StructLayout({"addr": 20})
 axil_write_data = data.StructLayout({"data": 32, "strb": 4})
+axil_write_response = data.StructLayout({"resp": 2})
 axil_read_data = data.StructLayout({"data": 32, "resp": 2})
