@@ -1,0 +1,66 @@
+# make demo   sets up what is missing, then runs the main job on real input
+# make test   sets up what is missing, then runs the tests
+# make help   lists the rest
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+# What a Debian or Ubuntu needs besides Python: program:package.
+SYSTEM := g++:g++ make:make perl:perl iverilog:iverilog
+
+.PHONY: help demo test install system rtl registers campaign bench clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+demo: install
+	$(BIN)/t3hw demo
+
+test: install
+	$(BIN)/pytest -n 2
+
+# make install   .venv with t3hw in it, on the pinned set of packages
+install: system $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "t3hw needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(MAKE) --no-print-directory system SYSTEM=nothing:python3-venv
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@
+
+system:
+	@missing=""; \
+	for pair in $(SYSTEM); do \
+	  command -v "$${pair%%:*}" >/dev/null 2>&1 || missing="$$missing $${pair##*:}"; \
+	done; \
+	for header in lz4.h:liblz4-dev zlib.h:zlib1g-dev; do \
+	  [ -e "/usr/include/$${header%%:*}" ] || missing="$$missing $${header##*:}"; \
+	done; \
+	[ -z "$$missing" ] || { \
+	  root=""; [ "$$(id -u)" = 0 ] || root="sudo -n"; \
+	  { command -v apt-get >/dev/null && $$root apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive $$root apt-get install -y -qq $$missing >/dev/null; } || \
+	  { echo "please install:$$missing (Debian and Ubuntu: apt-get install$$missing)" >&2; exit 1; }; }
+
+# make rtl        writes rtl/ anew: the stock Verilog
+rtl: install
+	$(BIN)/python -m t3hw.generate --stock rtl
+
+# make registers  derives all that comes from the register description anew
+registers: install
+	$(BIN)/python -m t3hw.registers.derive
+
+# make campaign   hundreds of random rings, bit for bit, on both simulators (long)
+campaign: install
+	$(BIN)/python -m t3hw.cosim.campaign
+
+# make bench      measures the blocks and writes docs/results/blocks.json
+bench: install
+	$(BIN)/t3hw bench blocks --json docs/results/blocks.json
+
+# make clean      removes .venv and what builds left
+clean:
+	rm -rf $(VENV) build dist *.egg-info
