@@ -245,9 +245,11 @@ def fire(config):
 
 @functools.cache
 def block(config):
-    """A 2-D block for the DMA engine: ``rows`` rows of ``row_bytes`` bytes, none of them 0.
+    """A 2-D block for the DMA engine: ``rows`` rows of ``row_bytes`` bytes.
 
-    Source and destination have the same offset within a beat, in every row.
+    Source and destination have the same offset within a beat, in every row. A block with no rows or no
+    bytes moves nothing, and is done in its turn. ``first`` and ``last`` mark a command's first and last
+    block.
     """
     return data.StructLayout({
         "source": config.addr_width,
@@ -263,6 +265,7 @@ def block(config):
         "epoch": EPOCH_WIDTH,
         "wg": config.wg_width,
         "wf": max(config.wf_width, 1),
+        "first": 1,
         "last": 1,
         "stamp": STAMP_WIDTH,
     })
@@ -270,7 +273,10 @@ def block(config):
 
 @functools.cache
 def block_done(config):
-    """A block's last beat has been handed to the link. ``last`` is the block's own."""
+    """A block's last beat has been handed to the link. ``last`` is the block's own.
+
+    ``error``: some of the block could not be read, and was not sent.
+    """
     return data.StructLayout({
         "plan": plan_width(config),
         "last": 1,
