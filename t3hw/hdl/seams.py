@@ -13,10 +13,10 @@ __all__ = [
     "Dtype", "MemoryOp", "Source", "Writer", "RegionAction", "TileIdMode", "Table", "Policy",
     "ErrorCause", "tile_tag", "touch_tag", "memory_request", "memory_access", "read_beat", "commit",
     "tile_full", "fire", "block", "block_done", "command_done", "read_burst", "remote_beat",
-    "link_word", "table_write", "plan_view", "plan_views", "clear_range", "error_event", "axi_address",
-    "axi_write_data", "axi_write_response", "axi_read_data", "axil_address", "axil_write_data",
-    "axil_write_response", "axil_read_data", "slot_width", "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH",
-    "EXPECTED_WIDTH", "NO_COMMAND",
+    "link_word", "table_write", "plan_view", "plan_views", "plan_status", "clear_range",
+    "error_event", "axi_address", "axi_write_data", "axi_write_response", "axi_read_data",
+    "axil_address", "axil_write_data", "axil_write_response", "axil_read_data", "slot_width",
+    "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH", "NO_COMMAND",
 ]
 
 EPOCH_WIDTH = 4
@@ -360,6 +360,20 @@ def plan_view(config):
 def plan_views(config):
     """One `plan_view` a plan."""
     return data.ArrayLayout(plan_view(config), config.plans)
+
+
+@functools.cache
+def plan_status(config):
+    """What software reads of each plan's progress; the register map says what the fields mean."""
+    return data.ArrayLayout(data.StructLayout({
+        "armed": 1,
+        "done": 1,
+        "timed_out": 1,
+        "clearing": 1,
+        "epoch": EPOCH_WIDTH,
+        "tiles_done": 17,
+        "commands_done": 17,
+    }), config.plans)
 
 
 @functools.cache

@@ -1,0 +1,207 @@
+"""The register map of a node, for software and for the hardware alike.
+
+`t3hw.registers.map` is derived from ``t3.rdl`` by `t3hw.registers.derive`. What is here turns named
+fields into words and back, and says what a node of a given configuration answers and accepts.
+"""
+
+import t3hw
+from t3hw.config import DTYPE_NAMES
+from t3hw.registers.map import COUNTERS, ENUMS, MAP_HASH, REGISTERS, TABLES
+
+__all__ = [
+    "COUNTERS", "ENUMS", "MAP_HASH", "REGISTERS", "TABLES", "NO_COMMAND", "RegisterError",
+    "register_address", "entry_address", "encode_register", "decode_register", "encode_entry",
+    "decode_entry", "capabilities", "table_sizes", "field_limits", "register_limits",
+]
+
+#: In the field ``command`` of a tile's entry: no command waits for the tile.
+NO_COMMAND = 0xFFFF
+
+
+class RegisterError(ValueError):
+    """A name that the map does not have or a value that does not fit; the message quotes both."""
+
+
+def _look_up(kind, known, name):
+    if name not in known:
+        raise RegisterError(f"no {kind} {name!r}; there are {', '.join(known)}")
+    return known[name]
+
+
+def _number(where, value, field, limit=None):
+    """``value`` as an integer that fits; a string is a member of the field's enum."""
+    if isinstance(value, str):
+        if field.enum is None:
+            raise RegisterError(f"{where} takes a number, not {value!r}")
+        return _look_up(f"value of {where}", ENUMS[field.enum], value)
+    number = getattr(value, "value", value)
+    try:
+        number = number.__index__()
+    except AttributeError:
+        raise RegisterError(f"{where} takes an integer, not {value!r}") from None
+    largest = (1 << field.width) - 1
+    if limit is not None:
+        largest = min(largest, limit)
+    if not 0 <= number <= largest:
+        raise RegisterError(f"{where} must be from 0 to {largest}, not {number}")
+    return number
+
+
+def register_address(name, index=0):
+    """Byte address of a register; ``index`` for one that is an array."""
+    register = _look_up("register", REGISTERS, name)
+    if not 0 <= index < register.count:
+        raise RegisterError(f"index of {name} must be from 0 to {register.count - 1}, not {index}")
+    return register.offset + index * register.stride
+
+
+def entry_address(table, entry, word=0):
+    """Byte address of a word of a table's entry."""
+    layout = _look_up("table", TABLES, table)
+    if not 0 <= entry < layout.entries:
+        raise RegisterError(f"entry of {table} must be from 0 to {layout.entries - 1}, not {entry}")
+    if not 0 <= word < layout.words:
+        raise RegisterError(f"word of {table} must be from 0 to {layout.words - 1}, not {word}")
+    return layout.base + entry * layout.stride + 4 * word
+
+
+def encode_register(name, **fields):
+    """Word of a register from its fields; those that are not given are 0.
+
+    Raises
+    ------
+    RegisterError
+        If the register or a field does not exist, or a value does not fit.
+    """
+    register = _look_up("register", REGISTERS, name)
+    word = 0
+    for key, value in fields.items():
+        field = _look_up(f"field in {name}:", register.fields, key)
+        word |= _number(f"{name}.{key}", value, field) << field.low
+    return word
+
+
+def decode_register(name, word):
+    """Fields of a register's word, as integers by name."""
+    register = _look_up("register", REGISTERS, name)
+    return {key: word >> field.low & (1 << field.width) - 1
+            for key, field in register.fields.items()}
+
+
+def encode_entry(table, *, config=None, **fields):
+    """Words of a table's entry from its fields; those that are not given are 0.
+
+    Parameters
+    ----------
+    table : str
+        PLAN, REGION, ROUTE, COMMAND or TILE.
+    config : NodeConfig
+        If given, values are also checked against what a node of this configuration accepts.
+    **fields : int, str or enum member
+        Values by field; a string names a member of the field's enum.
+
+    Returns
+    -------
+    list of int
+        All words of the entry.
+
+    Raises
+    ------
+    RegisterError
+        If the table or a field does not exist, or a value does not fit.
+    """
+    layout = _look_up("table", TABLES, table)
+    limits = field_limits(config) if config is not None else {}
+    entry = 0
+    for key, value in fields.items():
+        field = _look_up(f"field in {table}:", layout.fields, key)
+        limit = limits.get((table, key))
+        if (table, key) == ("TILE", "command") and value == NO_COMMAND:
+            limit = None
+        entry |= _number(f"{table}.{key}", value, field, limit) << 32 * field.word + field.low
+    return [entry >> 32 * word & 0xFFFFFFFF for word in range(layout.words)]
+
+
+def decode_entry(table, words):
+    """Fields of a table's entry, as integers by name."""
+    layout = _look_up("table", TABLES, table)
+    if len(words) != layout.words:
+        raise RegisterError(f"an entry of {table} has {layout.words} words, not {len(words)}")
+    entry = sum(word << 32 * index for index, word in enumerate(words))
+    return {key: entry >> 32 * field.word + field.low & (1 << field.width) - 1
+            for key, field in layout.fields.items()}
+
+
+def capabilities(config):
+    """What the registers that describe a node of this configuration read as, by name."""
+    major, minor, patch = (int(part) for part in t3hw.__version__.split("."))
+    fields = {
+        "PRODUCT_ID": {"id": REGISTERS["PRODUCT_ID"].reset},
+        "VERSION": {"major": major, "minor": minor, "patch": patch},
+        "CONFIG_HASH": {"hash": config.hash},
+        "CAP_WIDTHS": {
+            "beat_bytes": config.beat_bytes, "addr_width": config.addr_width,
+            "dtypes": sum(1 << DTYPE_NAMES.index(dtype) for dtype in config.dtypes),
+            "memory_builtin": int(config.memory == "builtin"), "wg_width": config.wg_width},
+        "CAP_TABLES0": {"tiles_minus_1": config.tiles - 1, "commands_minus_1": config.commands - 1},
+        "CAP_TABLES1": {"regions": config.regions, "routes": config.routes, "plans": config.plans,
+                        "wf_width": config.wf_width},
+        "CAP_TRACKER": {"sets": config.tracker_sets, "ways": config.tracker_ways},
+        "CAP_TOUCH": {"touch_beats": config.touch_beats},
+        "CAP_DMA": {"outstanding_reads": config.outstanding_reads,
+                    "burst_beats_minus_1": config.burst_beats - 1},
+        "CAP_MEMORY": {"memory_bytes": min(config.memory_bytes, 0xFFFFFFFF)},
+        "CAP_LATENCY": {"memory_max_latency": config.memory_max_latency,
+                        "link_max_latency": config.link_max_latency},
+        "MAP_HASH": {"hash": MAP_HASH},
+    }
+    return {name: encode_register(name, **values) for name, values in fields.items()}
+
+
+def table_sizes(config):
+    """Entries of each table in a node of this configuration."""
+    return {"PLAN": config.plans, "REGION": config.regions, "ROUTE": config.routes,
+            "COMMAND": config.commands, "TILE": config.tiles}
+
+
+def register_limits(config):
+    """Largest value of the register fields that a node of this configuration limits further than by
+    their width, by (register, field)."""
+    return {
+        ("CONTROL", "policy"): max(ENUMS["policy"].values()),
+        ("MEMORY_LATENCY", "cycles"): config.memory_max_latency,
+        ("LINK_LATENCY", "cycles"): config.link_max_latency,
+        ("TILE_STATE_INDEX", "slot"): config.tiles - 1,
+    }
+
+
+def field_limits(config):
+    """Largest value of the table fields that a node of this configuration limits further than by
+    their width, by (table, field); it answers SLVERR to a larger one.
+
+    ``TILE.command`` may be `NO_COMMAND` too.
+    """
+    address = (1 << config.addr_width) - 1
+    return {
+        ("PLAN", "first_tile"): config.tiles - 1,
+        ("PLAN", "tiles"): config.tiles,
+        ("PLAN", "first_command"): config.commands - 1,
+        ("PLAN", "commands"): config.commands,
+        ("PLAN", "first_touch"): config.touch_beats - 1,
+        ("PLAN", "touch_beats"): config.touch_beats,
+        ("REGION", "base"): address,
+        ("REGION", "limit"): address,
+        ("REGION", "first_tile"): config.tiles - 1,
+        ("REGION", "plan"): config.plans - 1,
+        ("ROUTE", "source"): address,
+        ("ROUTE", "destination"): address,
+        ("ROUTE", "doorbell_address"): address,
+        ("ROUTE", "plan"): config.plans - 1,
+        ("COMMAND", "route"): config.routes - 1,
+        ("COMMAND", "plan"): config.plans - 1,
+        ("COMMAND", "first"): config.tiles - 1,
+        ("COMMAND", "count_minus_1"): config.tiles - 1,
+        ("TILE", "command"): config.commands - 1,
+        ("TILE", "wg"): (1 << config.wg_width) - 1,
+        ("TILE", "wf"): (1 << config.wf_width) - 1,
+    }
