@@ -6,6 +6,7 @@ widths and field order cannot differ.
 
 import functools
 
+from amaranth import Mux
 from amaranth.lib import data, enum
 from amaranth.utils import bits_for
 
@@ -15,8 +16,9 @@ __all__ = [
     "tile_full", "fire", "block", "block_done", "command_done", "read_burst", "remote_beat",
     "link_word", "table_write", "plan_view", "plan_views", "plan_status", "clear_range",
     "error_event", "axi_address", "axi_write_data", "axi_write_response", "axi_read_data",
-    "axil_address", "axil_write_data", "axil_write_response", "axil_read_data", "slot_width",
-    "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH", "NO_COMMAND",
+    "axil_address", "axil_write_data", "axil_write_response", "axil_read_data", "next_epoch",
+    "slot_width", "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH",
+    "NO_COMMAND",
 ]
 
 EPOCH_WIDTH = 4
@@ -109,6 +111,14 @@ class ErrorCause(enum.Enum, shape=4):
     LINK_OVERFLOW = 11
     HOLD_TIMEOUT = 12
     MISSING_DTYPE = 13
+
+
+def next_epoch(epoch):
+    """The epoch after ``epoch`` as a value of the hardware: 0, 1, 2, …, 15, 2, 3, ….
+
+    0 is a plan that was never armed; wrapping to 2 keeps parities alternating for the first-touch map.
+    """
+    return Mux(epoch == 2 ** EPOCH_WIDTH - 1, 2, epoch + 1)[:EPOCH_WIDTH]
 
 
 def slot_width(config):
