@@ -15,10 +15,10 @@ __all__ = [
     "ErrorCause", "tile_tag", "touch_tag", "memory_request", "memory_access", "read_beat", "commit",
     "tile_full", "fire", "block", "block_done", "command_done", "read_burst", "remote_beat",
     "link_word", "table_write", "plan_view", "plan_views", "plan_status", "clear_range",
-    "error_event", "axi_address", "axi_write_data", "axi_write_response", "axi_read_data",
-    "axil_address", "axil_write_data", "axil_write_response", "axil_read_data", "next_epoch",
-    "slot_width", "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH",
-    "NO_COMMAND",
+    "error_event", "counter_events", "counter_levels", "axi_address", "axi_write_data",
+    "axi_write_response", "axi_read_data", "axil_address", "axil_write_data",
+    "axil_write_response", "axil_read_data", "next_epoch", "slot_width", "plan_width",
+    "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH", "NO_COMMAND",
 ]
 
 EPOCH_WIDTH = 4
@@ -410,6 +410,47 @@ def error_event(config):
         "cause": ErrorCause,
         "address": config.addr_width,
         "tile": tile_tag(config),
+    })
+
+
+@functools.cache
+def counter_events(config):
+    """What a cycle adds to the counters of the same names; the register map says what each counts."""
+    bytes_ = byte_count_width(config)
+    return data.StructLayout({
+        "producer_read_bytes": bytes_,
+        "producer_write_bytes": bytes_,
+        "remote_write_bytes": bytes_,
+        "incoming_update_bytes": bytes_,
+        "incoming_store_bytes": bytes_,
+        "dma_read_bytes": bytes_,
+        "dma_packets": 1,
+        "commits": 1,
+        "producer_write_stall": 1,
+        "producer_read_stall": 1,
+        "compute_queue_stall": 1,
+        "communication_queue_stall": 1,
+        "link_stall": 1,
+        "dma_stall": 1,
+        "tx_words": 1,
+        "rx_words": 1,
+        "memory_busy": 1,
+        "forced_accesses": 1,
+        "tiles_full": 1,
+        "commands_fired": 1,
+    })
+
+
+@functools.cache
+def counter_levels(config):
+    """How full the tracker is, now and at most; shown by the registers of the same names."""
+    ways = bits_for(config.tracker_sets * config.tracker_ways)
+    slots = bits_for(config.tiles)
+    return data.StructLayout({
+        "tracker_occupancy": ways,
+        "tracker_high_water": ways,
+        "overflow_occupancy": slots,
+        "overflow_high_water": slots,
     })
 
 
