@@ -1,0 +1,283 @@
+"""DMA engine: 2-D blocks of memory become packets for the neighbour."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+
+from .seams import (
+    STAMP_WIDTH, block, block_done, byte_count_width, read_beat, read_burst, remote_beat,
+)
+from .stream_queue import StreamQueue
+
+__all__ = ["DmaEngine", "dma_busy", "first_read"]
+
+#: A read burst stays within a page of this many address bits, as AXI demands.
+_PAGE_SHIFT = 12
+#: What a block hands on, unchanged, to each of its packets.
+_IDS = ("op", "dtype", "tracked", "plan", "epoch", "wg", "wf")
+
+#: Which part of the engine has work: ``address`` a block whose reads are not all asked for, ``reads``
+#: bursts that are asked for and not yet wholly in packets, ``data`` beats in the buffer, ``packet`` a
+#: beat at the engine's output.
+dma_busy = data.StructLayout({"address": 1, "reads": 1, "data": 1, "packet": 1})
+
+#: The first read of a command was issued; ``stamp`` is that of the command's `t3hw.hdl.seams.fire`.
+first_read = data.StructLayout({"stamp": STAMP_WIDTH})
+
+
+def _description(config):
+    """What the packet side must know of a burst, written when the read is issued.
+
+    ``destination`` counts in beats and is given where ``row`` is set: a row's later bursts follow on.
+    ``skip`` and ``end`` are the first byte of the first beat and the last byte of the last beat.
+    """
+    fields = block(config).members
+    return data.StructLayout({
+        "empty": 1,
+        "row": 1,
+        "destination": config.addr_width - config.beat_shift,
+        "beats": bits_for(config.burst_beats - 1),
+        "skip": config.beat_shift,
+        "end": config.beat_shift,
+        "block_end": 1,
+        "last": 1,
+        **{name: fields[name] for name in _IDS},
+    })
+
+
+class DmaEngine(wiring.Component):
+    """Read 2-D blocks, and send each read burst as a packet.
+
+    A row becomes as few bursts as the 4 KiB rule and ``burst_beats`` allow. Strobes cut a row's first
+    and last beat to the row's bytes. A packet's addresses follow each other, and may cross 4 KiB where
+    the source does not.
+
+    A burst is asked for only if its description finds room in a queue of ``outstanding_reads``. The
+    description stays there until the burst's last beat moves to the output, and the data buffer holds
+    ``outstanding_reads`` whole bursts: read data always has room, and a consumer that is not ready
+    stops the reads.
+
+    A beat that was read with an error is sent with no strobe. A block of no rows or no bytes takes a
+    place in the queue, and is done in its turn.
+
+    Latency 1 cycle from a block to its first read request, 2 cycles from a data beat to its packet beat,
+    1 cycle from the block's last packet beat to ``done``. Throughput one burst and one beat a cycle,
+    across rows and blocks, while latency + 2 cycles of reads fit in ``outstanding_reads`` bursts.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        Widths, ``burst_beats`` and ``outstanding_reads``.
+
+    Members
+    -------
+    block : In(stream of block)
+        What to move. ``ready`` depends on ``read.ready`` in the same cycle. If source and destination
+        differ in their offset within a beat, the destination's offset is not used.
+    read : Out(stream of read_burst)
+        Read requests.
+    data : In(always-ready stream of read_beat)
+        The beats asked for, in order. ``last`` and ``source`` are not used.
+    packet : Out(stream of remote_beat)
+        One packet per burst, in order, from registers.
+    done : Out(always-ready stream of block_done)
+        A block's last beat was taken by the consumer of ``packet``.
+    first_read : Out(always-ready stream of first_read)
+        The first read of a block that has ``first`` set is taken in this cycle.
+    busy : Out(dma_busy)
+        Which part has work; all 0 when the engine is idle.
+    bytes : Out(byte_count_width)
+        Bytes that are handed over on ``packet`` in this cycle, by strobe.
+    stall : Out(1)
+        ``packet`` waits for its consumer in this cycle.
+    """
+
+    def __init__(self, *, config):
+        self._config = config
+        super().__init__({
+            "block": In(stream.Signature(block(config))),
+            "read": Out(stream.Signature(read_burst(config))),
+            "data": In(stream.Signature(read_beat(config), always_ready=True)),
+            "packet": Out(stream.Signature(remote_beat(config))),
+            "done": Out(stream.Signature(block_done(config), always_ready=True)),
+            "first_read": Out(stream.Signature(first_read, always_ready=True)),
+            "busy": Out(dma_busy),
+            "bytes": Out(byte_count_width(config)),
+            "stall": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+
+        config = self._config
+        m.submodules.descriptions = descriptions = StreamQueue(
+            shape=_description(config), depth=config.outstanding_reads)
+        m.submodules.buffer = buffer = StreamQueue(
+            shape=data.StructLayout({"error": 1, "data": config.data_width}),
+            depth=config.outstanding_reads * config.burst_beats)
+
+        active = self._read_side(m, descriptions.i)
+        m.d.comb += [
+            buffer.i.valid.eq(self.data.valid),
+            buffer.i.p.error.eq(self.data.p.error),
+            buffer.i.p.data.eq(self.data.p.data),
+        ]
+        self._packet_side(m, descriptions.o, buffer.o)
+        m.d.comb += [
+            self.busy.address.eq(active),
+            self.busy.reads.eq(descriptions.o.valid),
+            self.busy.data.eq(buffer.o.valid),
+            self.busy.packet.eq(self.packet.valid),
+            self.stall.eq(self.packet.valid & ~self.packet.ready),
+        ]
+
+        return m
+
+    def _read_side(self, m, description):
+        """Walk through a block's rows, one burst a cycle. Returns whether there is a block."""
+        config = self._config
+        shift = config.beat_shift
+        active = Signal()
+        # ``source`` and ``destination`` are those of the current row, ``rows`` counts it.
+        current = Signal(block(config))
+        empty = Signal()
+        opening = Signal()  # no burst of the block is issued yet
+        fresh = Signal()  # no burst of the row is issued yet
+
+        # Counts of beats are one less than what they count, as the bursts' lengths are.
+        row_end = Signal(len(current.row_bytes) + 1)
+        row_left = Signal(len(row_end) - shift)
+        beat = Signal(config.addr_width - shift)
+        left = Signal.like(row_left)
+        limit = Signal.like(self.read.p.beats)
+        beats = Signal.like(self.read.p.beats)
+        row_done = Signal()
+        finished = Signal()
+        issue = Signal()
+
+        offset = current.source[:shift]
+        # To the page's end there are as many beats as the inverted address counts. Where that is more
+        # than a burst, some bit above the burst's length is set.
+        room = ~beat[:_PAGE_SHIFT - shift]
+        above = room[len(limit):]
+        m.d.comb += [
+            limit.eq(room[:len(limit)] | above.any().replicate(len(limit)) if len(above) else room),
+            row_end.eq(current.row_bytes + offset - 1),
+            row_left.eq(Mux(fresh, row_end[shift:], left)),
+            row_done.eq(row_left <= limit),
+            beats.eq(Mux(row_done, row_left, limit)),
+            finished.eq(empty | (row_done & (current.rows == 1))),
+
+            self.read.valid.eq(active & ~empty & description.ready),
+            self.read.p.address.eq(beat << shift),
+            self.read.p.beats.eq(beats),
+            description.valid.eq(active & (empty | self.read.ready)),
+            description.p.empty.eq(empty),
+            description.p.row.eq(fresh),
+            description.p.destination.eq(current.destination[shift:]),
+            description.p.beats.eq(beats),
+            description.p.skip.eq(Mux(fresh, offset, 0)),
+            description.p.end.eq(Mux(row_done, row_end[:shift], ~0)),
+            description.p.block_end.eq(finished),
+            description.p.last.eq(current.last),
+            *(description.p[name].eq(current[name]) for name in _IDS),
+            issue.eq(description.valid & description.ready),
+            self.block.ready.eq(~active | (issue & finished)),
+
+            self.first_read.valid.eq(issue & opening & ~empty & current.first),
+            self.first_read.p.stamp.eq(current.stamp),
+        ]
+
+        next_source = Signal.like(current.source)
+        m.d.comb += next_source.eq(current.source + current.source_pitch)
+        with m.If(self.block.ready):
+            m.d.sync += [
+                active.eq(self.block.valid),
+                current.eq(self.block.payload),
+                empty.eq((self.block.p.rows == 0) | (self.block.p.row_bytes == 0)),
+                opening.eq(1),
+                fresh.eq(1),
+                beat.eq(self.block.p.source[shift:]),
+            ]
+        with m.Elif(issue):
+            m.d.sync += [
+                opening.eq(0),
+                fresh.eq(row_done),
+                left.eq(row_left - limit - 1),
+                beat.eq(Mux(row_done, next_source[shift:], beat + limit + 1)),
+            ]
+            with m.If(row_done):
+                m.d.sync += [
+                    current.source.eq(next_source),
+                    current.destination.eq(current.destination + current.destination_pitch),
+                    current.rows.eq(current.rows - 1),
+                ]
+
+        return active
+
+    def _packet_side(self, m, description, beat):
+        """Join each beat of data with the description of its burst, in the output register."""
+        config = self._config
+        shift = config.beat_shift
+        packet = self.packet.p
+        # Of the output register: an empty block (then ``packet.valid`` is 0), the block's last beat,
+        # whether the block had an error up to here, the command's last block.
+        ghost = Signal()
+        block_end = Signal()
+        failed = Signal()
+        last = Signal()
+        strobed = Signal.like(self.bytes)
+        advance = Signal()
+        take = Signal()
+
+        position = Signal.like(description.p.beats)
+        first_beat = Signal()
+        last_beat = Signal()
+        error = Signal()
+        skip = Signal(shift)
+        end = Signal(shift)
+        m.d.comb += [
+            advance.eq(~self.packet.valid | self.packet.ready),
+            take.eq(advance & description.valid & (description.p.empty | beat.valid)),
+            beat.ready.eq(advance & description.valid & ~description.p.empty),
+            first_beat.eq(position == 0),
+            last_beat.eq(description.p.empty | (position == description.p.beats)),
+            description.ready.eq(take & last_beat),
+            error.eq(beat.p.error & ~description.p.empty),
+            skip.eq(Mux(first_beat, description.p.skip, 0)),
+            end.eq(Mux(last_beat, description.p.end, ~0)),
+            self.bytes.eq(Mux(self.packet.valid & self.packet.ready, strobed, 0)),
+        ]
+        with m.If(take):
+            m.d.sync += position.eq(Mux(last_beat, 0, position + 1))
+
+        # The output register. Its payload changes only when it is free or taken.
+        address = Signal(config.addr_width - shift)
+        m.d.comb += packet.address.eq(address << shift)
+        with m.If(advance):
+            m.d.sync += [
+                self.packet.valid.eq(take & ~description.p.empty),
+                ghost.eq(take & description.p.empty),
+            ]
+        with m.If(take):
+            m.d.sync += [
+                address.eq(Mux(description.p.row & first_beat, description.p.destination, address + 1)),
+                packet.data.eq(beat.p.data),
+                packet.strobe.eq(Cat(
+                    ~error & (skip <= byte) & (byte <= end) for byte in range(config.beat_bytes))),
+                packet.last.eq(last_beat),
+                *(packet[name].eq(description.p[name]) for name in _IDS),
+                strobed.eq(Mux(error, 0, end - skip + 1)),
+                block_end.eq(last_beat & description.p.block_end),
+                # What is in the register now is the beat before, perhaps the last one of its block.
+                failed.eq((failed & ~block_end) | error),
+                last.eq(description.p.last),
+            ]
+
+        m.d.sync += [
+            self.done.valid.eq(block_end & (ghost | (self.packet.valid & self.packet.ready))),
+            self.done.p.plan.eq(packet.plan),
+            self.done.p.last.eq(last),
+            self.done.p.error.eq(failed),
+        ]
