@@ -11,7 +11,7 @@ extern "C" {
 #include <assert.h>
 
 // Hash of this map; the register MAP_HASH of a matching node reads the same.
-#define T3_MAP_HASH 0xba6811d6u
+#define T3_MAP_HASH 0x7f4f94edu
 
 // reg - t3::PRODUCT_ID
 #define T3__PRODUCT_ID__ID_bm 0xffffffff
@@ -124,6 +124,10 @@ extern "C" {
 #define T3__CONTROL__POLICY_bp 0
 #define T3__CONTROL__POLICY_bw 2
 #define T3__CONTROL__POLICY_reset 0x0
+#define T3__CONTROL__HOLD_bm 0x100
+#define T3__CONTROL__HOLD_bp 8
+#define T3__CONTROL__HOLD_bw 1
+#define T3__CONTROL__HOLD_reset 0x0
 
 // reg - t3::STARVATION_LIMIT
 #define T3__STARVATION_LIMIT__CYCLES_bm 0xffff
@@ -826,11 +830,11 @@ typedef struct __attribute__ ((__packed__)) {
     uint32_t HI;
 } counter64_desc_d1eaba45_t;
 
-// reg - counter32_desc_5b3b1543
-#define COUNTER32_DESC_5B3B1543__VALUE_bm 0xffffffff
-#define COUNTER32_DESC_5B3B1543__VALUE_bp 0
-#define COUNTER32_DESC_5B3B1543__VALUE_bw 32
-#define COUNTER32_DESC_5B3B1543__VALUE_reset 0x0
+// reg - counter32_desc_44d90ca3
+#define COUNTER32_DESC_44D90CA3__VALUE_bm 0xffffffff
+#define COUNTER32_DESC_44D90CA3__VALUE_bp 0
+#define COUNTER32_DESC_44D90CA3__VALUE_bw 32
+#define COUNTER32_DESC_44D90CA3__VALUE_reset 0x0
 
 // reg - t3::PLAN::CONTROL
 #define T3__PLAN__CONTROL__ARM_bm 0x1

@@ -5,7 +5,7 @@ from t3hw.registers.description import Counter, Field, Register, Table, TableFie
 __all__ = ["MAP_HASH", "ENUMS", "REGISTERS", "COUNTERS", "TABLES"]
 
 #: 32-bit hash of this map, readable in the register MAP_HASH.
-MAP_HASH = 0xba6811d6
+MAP_HASH = 0x7f4f94ed
 
 #: Encodings of fields: name, value by name.
 ENUMS = {
@@ -109,6 +109,7 @@ REGISTERS = {
     }),
     "CONTROL": Register(0x040, "rw", 0, {
         "policy": Field(0, 2, "rw", 0, "policy"),
+        "hold": Field(8, 1, "rw", 0),
     }),
     "STARVATION_LIMIT": Register(0x044, "rw", 0, {
         "cycles": Field(0, 16, "rw", 0),
