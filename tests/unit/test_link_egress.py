@@ -1,0 +1,253 @@
+"""The egress sends every packet whole and in order, never without a credit, fairly, at the rate that is set."""
+
+import itertools
+import random
+
+import pytest
+
+from link_packets import (
+    Packet, header_length, packet_words, parse, random_packet, random_payload, receiver, remote_beats,
+)
+from region_agents import monitor, put, simulate, wait_for
+from t3hw.config import NodeConfig
+from t3hw.hdl.link_egress import LinkEgress
+from t3hw.hdl.link_header import header_words
+from t3hw.hdl.seams import ErrorCause
+
+TINY = NodeConfig.preset("tiny")
+WIDE_HEADER = NodeConfig(data_width=32, addr_width=64, plans=5, wf_width=0, burst_beats=8, link_credits=6,
+                         link_max_latency=0)
+CONFIGS = {"tiny": TINY, "three words of header": WIDE_HEADER,
+           "one word of header": TINY.replace(data_width=128, link_credits=9)}
+
+
+def beats_of(config, packets):
+    return [beat for packet in packets for beat in remote_beats(config, packet)]
+
+
+def in_order(received, sent):
+    """The received packets that are of ``sent``, by a constant that only those have."""
+    return [packet for packet in received if packet.wg % 2 == sent[0].wg % 2]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("seed", range(4))
+def test_random_packets_of_both_sources_arrive(name, seed):
+    config = CONFIGS[name]
+    rng = random.Random(seed)
+    dut = LinkEgress(config=config)
+    sources = {}
+    for number, source in enumerate(("producer", "dma")):
+        sources[source] = [random_packet(rng, config) for _ in range(20)]
+        for packet in sources[source]:
+            packet.wg = packet.wg & ~1 | number
+    words, errors = [], []
+    total = sum(len(packet_words(config, packet)) for packets in sources.values() for packet in packets)
+
+    def sender(source):
+        async def bench(ctx):
+            await put(ctx, getattr(dut, source), beats_of(config, sources[source]),
+                      rng=random.Random(f"{source} {seed}"), pace=rng.choice([0.4, 1.0]))
+            await wait_for(ctx, lambda: len(words) == total, cycles=20000,
+                           what=lambda: f"seed {seed}: {len(words)} of {total} words")
+        return bench
+
+    async def knobs(ctx):
+        ctx.set(dut.latency, rng.choice([0, 3, config.link_max_latency]))
+        ctx.set(dut.interval, rng.choice([0, 1, 2, 5]))
+
+    simulate(dut, sender("producer"), sender("dma"), knobs, background=[
+        receiver(config, dut, words, rng=rng, pace=rng.choice([0.5, 1.0]),
+                 credit_pace=rng.choice([0.2, 1.0])),
+        monitor(dut.error, errors)])
+    received = parse(config, words)
+    for packets in sources.values():
+        assert in_order(received, packets) == packets, f"seed {seed}"
+    assert not errors
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_header_has_the_words_that_the_document_says(name):
+    assert header_words(CONFIGS[name]) == header_length(CONFIGS[name])
+    assert {"tiny": 2, "three words of header": 3, "one word of header": 1}[name] == header_length(
+        CONFIGS[name])
+
+
+def test_sources_take_turns_a_packet_each():
+    rng = random.Random(0)
+    config = TINY.replace(link_credits=64)
+    dut = LinkEgress(config=config)
+    words, total = [], 600
+
+    def sender(source, number):
+        async def bench(ctx):
+            while len(words) < total:
+                packet = random_packet(rng, config, length=rng.choice([1, 4]))
+                packet.wg = number
+                await put(ctx, source, remote_beats(config, packet))
+        return bench
+
+    simulate(dut, sender(dut.producer, 1), sender(dut.dma, 2),
+             background=[receiver(config, dut, words, rng=rng)])
+    cut = max(index for index, word in enumerate(words) if word[2]) + 1
+    order = [packet.wg for packet in parse(config, words[:cut])]
+    # The first packet of the producer is collected while the first of the DMA engine goes.
+    assert all(left != right for left, right in itertools.pairwise(order[1:])), order
+
+
+@pytest.mark.parametrize("interval, distance", [(0, 1), (1, 1), (2, 2), (7, 7), (100, 100)])
+def test_a_word_every_interval_header_words_included(interval, distance):
+    dut = LinkEgress(config=TINY.replace(link_credits=64))
+    packets = [random_packet(random.Random(number), TINY, length=3) for number in range(3)]
+    times = []
+
+    async def sender(ctx):
+        ctx.set(dut.interval, interval)
+        ctx.set(dut.tx.ready, 1)
+        await put(ctx, dut.dma, beats_of(TINY, packets))
+        await ctx.tick().repeat(10)
+
+    async def watch(ctx):
+        cycle = 0
+        while True:
+            cycle += 1
+            if (await ctx.tick().sample(dut.tx.valid))[2]:
+                times.append(cycle)
+
+    simulate(dut, sender, background=[watch])
+    assert len(times) == 3 * (header_length(TINY) + 3)
+    assert [right - left for left, right in itertools.pairwise(times)] == [distance] * (len(times) - 1)
+
+
+@pytest.mark.parametrize("max_latency, latency", [(0, 0), (1024, 0), (1024, 1), (1024, 1000)])
+def test_latency_as_stated_and_a_word_a_cycle_given_enough_credits(max_latency, latency):
+    """Credits for a round trip: enough at any latency. With fewer the rate is credits over round trip."""
+    config = TINY.replace(link_credits=2 * latency + 6, link_max_latency=max_latency)
+    packets = [random_packet(random.Random(number), config, length=4) for number in range(500)]
+    base = 2 if max_latency else 1
+    dut = LinkEgress(config=config)
+    times = []
+
+    async def sender(ctx):
+        ctx.set(dut.latency, latency)
+        ctx.set(dut.tx.ready, 1)
+        await put(ctx, dut.dma, beats_of(config, packets))
+
+    async def watch(ctx):
+        cycle = 0
+        credit = 0
+        while True:
+            # A receiver that takes each word in the next cycle and gives the credit one later.
+            ctx.set(dut.credit, credit)
+            credit = (await ctx.tick().sample(dut.tx.valid))[2]
+            if credit:
+                times.append(cycle)
+            cycle += 1
+
+    simulate(dut, sender, background=[watch])
+    assert len(times) > 2900 - latency
+    assert times == list(range(base + latency, base + latency + len(times)))
+
+
+def test_latency_from_the_producer_counts_from_its_last_beat():
+    dut = LinkEgress(config=TINY)
+
+    async def bench(ctx):
+        ctx.set(dut.tx.ready, 1)
+        await put(ctx, dut.producer, beats_of(TINY, [random_packet(random.Random(0), TINY, length=4)]))
+        for cycle in range(1, 4):
+            _, _, valid = await ctx.tick().sample(dut.tx.valid)
+            assert valid == (cycle == 3)
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("max_latency", [0, 64])
+def test_a_credit_too_many_is_reported_and_not_counted(max_latency):
+    config = TINY.replace(link_max_latency=max_latency)
+    dut = LinkEgress(config=config)
+    words, errors = [], []
+    packet = random_packet(random.Random(0), config, length=config.link_credits - 2)
+
+    async def bench(ctx):
+        ctx.set(dut.latency, 5)
+        ctx.set(dut.tx.ready, 1)
+        await put(ctx, dut.dma, remote_beats(config, packet))
+        await ctx.tick().repeat(20)
+        assert len(words) == config.link_credits
+        ctx.set(dut.credit, 1)
+        await ctx.tick().repeat(config.link_credits + 3)
+        ctx.set(dut.credit, 0)
+        await ctx.tick().repeat(20)
+        assert len(errors) == 3
+        # No more credits have come back than were out: one more packet, and not a word of the next.
+        await put(ctx, dut.dma, remote_beats(config, packet))
+        ctx.set(dut.dma.valid, 1)
+        await ctx.tick().repeat(100)
+        assert len(words) == 2 * config.link_credits
+
+    simulate(dut, bench, background=[monitor(dut.tx, words), monitor(dut.error, errors)])
+    assert {error.cause for error in errors} == {ErrorCause.LINK_OVERFLOW}
+    assert not any(error.tile.tracked for error in errors)
+
+
+def test_credits_before_the_first_word_are_all_too_many():
+    dut = LinkEgress(config=TINY)
+    errors = []
+
+    async def bench(ctx):
+        ctx.set(dut.credit, 1)
+        await ctx.tick().repeat(2)
+        ctx.set(dut.credit, 0)
+        await ctx.tick().repeat(2)
+
+    simulate(dut, bench, background=[monitor(dut.error, errors)])
+    assert len(errors) == 2
+
+
+def test_a_producer_that_stops_within_a_burst_does_not_keep_the_dma_engine_from_the_link():
+    rng = random.Random(0)
+    dut = LinkEgress(config=TINY)
+    words = []
+    stopped = random_packet(rng, TINY, length=4)
+    packets = [random_packet(rng, TINY) for _ in range(5)]
+    total = sum(len(packet_words(TINY, packet)) for packet in packets)
+
+    async def bench(ctx):
+        await put(ctx, dut.producer, remote_beats(TINY, stopped)[:3])
+        await put(ctx, dut.dma, beats_of(TINY, packets))
+        await wait_for(ctx, lambda: len(words) == total, cycles=200, what="the DMA engine's packets")
+        await put(ctx, dut.producer, remote_beats(TINY, stopped)[3:])
+        await wait_for(ctx, lambda: len(words) == total + 6, cycles=200, what="the producer's packet")
+
+    simulate(dut, bench, background=[receiver(TINY, dut, words, rng=rng)])
+    assert parse(TINY, words) == [*packets, stopped]
+
+
+def test_stall_tells_of_words_that_wait():
+    config = TINY.replace(link_max_latency=0, link_credits=4)
+    dut = LinkEgress(config=config)
+    packet = Packet(address=0, beats=random_payload(random.Random(0), config, 2))
+
+    async def stalls(ctx, cycles):
+        total = 0
+        for _cycle in range(cycles):
+            total += (await ctx.tick().sample(dut.stall))[2]
+        return total
+
+    async def bench(ctx):
+        assert await stalls(ctx, 5) == 0
+        ctx.set(dut.tx.ready, 1)
+        await put(ctx, dut.dma, remote_beats(config, packet))
+        assert await stalls(ctx, 5) == 0
+        # No credit is left: the next packet's header waits.
+        ctx.set(dut.dma.payload, remote_beats(config, packet)[0])
+        ctx.set(dut.dma.valid, 1)
+        assert await stalls(ctx, 10) == 9
+        ctx.set(dut.credit, 1)
+        await ctx.tick().until(dut.dma.ready)
+        ctx.set(dut.dma.valid, 0)
+        await ctx.tick().repeat(3)
+        assert await stalls(ctx, 5) == 0
+
+    simulate(dut, bench)
