@@ -1,0 +1,369 @@
+"""Driver of one node: find out what it is, program a plan, arm, wait, and see what happened."""
+
+import dataclasses
+
+import t3hw
+from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
+from t3hw.registers import (COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, decode_register,
+                            encode_entry, encode_register, entry_address, register_address)
+
+from .limits import check_device
+
+__all__ = ["Device", "DeviceError", "Errors", "FirstError", "PlanStatus", "PlanTimeout"]
+
+_NAMED_TILES = 8
+
+
+class DeviceError(RuntimeError):
+    """A node that this software cannot use, or a request that does not fit its state."""
+
+
+class PlanTimeout(TimeoutError):
+    """A plan was not done in time; the message names what it still waits for.
+
+    ``missing`` holds the first missing `TileEntry` objects, at most 8 of them.
+    """
+
+    def __init__(self, message, missing):
+        super().__init__(message)
+        self.missing = missing
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanStatus:
+    """Progress of a plan."""
+
+    armed: bool
+    done: bool
+    timed_out: bool
+    clearing: bool
+    epoch: int
+    tiles_done: int
+    commands_done: int
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstError:
+    """The first error since errors were last cleared. ``tile`` is (plan, slot, wg, wf), or None."""
+
+    cause: str
+    address: int
+    tile: tuple | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Errors:
+    """Sticky errors: names of causes, how many there were, and the first of them."""
+
+    causes: tuple
+    count: int
+    first: FirstError | None
+
+    def __bool__(self):
+        return bool(self.causes)
+
+
+class Device:
+    """One node behind a transport.
+
+    Parameters
+    ----------
+    transport : Transport
+        Its registers.
+    config : NodeConfig, optional
+        What it must be. If not given, it is made from what the node says of itself.
+
+    Raises
+    ------
+    DeviceError
+        If the node is none, has another register map or version, or is not ``config``.
+    """
+
+    def __init__(self, transport, *, config=None):
+        self.transport = transport
+        self._programmed = {}
+        self._identify()
+        self.config = self._configuration(config)
+
+    # Registers by name.
+
+    def read(self, name, index=0):
+        """Fields of a register."""
+        return decode_register(name, self.transport.read32(register_address(name, index)))
+
+    def write(self, name, **fields):
+        """Write a register; fields that are not given become 0."""
+        self.transport.write32(register_address(name), encode_register(name, **fields))
+
+    def _identify(self):
+        found = self.read("PRODUCT_ID")["id"]
+        wanted = REGISTERS["PRODUCT_ID"].reset
+        if found != wanted:
+            raise DeviceError(f"product id {found:#010x} is not {wanted:#010x}: no t3hw node")
+        version = self.read("VERSION")
+        found = "{major}.{minor}.{patch}".format(**version)
+        if found.split(".")[:2] != t3hw.__version__.split(".")[:2]:
+            raise DeviceError(f"node has version {found}, software {t3hw.__version__}")
+        found = self.read("MAP_HASH")["hash"]
+        if found != MAP_HASH:
+            raise DeviceError(f"node has register map {found:#010x}, software {MAP_HASH:#010x}")
+
+    def _configuration(self, config):
+        found = self.read("CONFIG_HASH")["hash"]
+        if config is not None:
+            if config.hash != found:
+                raise DeviceError(f"node has configuration {found:#010x}, "
+                                  f"not {config.hash:#010x} ({config.name})")
+            return config
+        for preset in PRESETS.values():
+            if preset.hash == found:
+                return preset
+        widths = self.read("CAP_WIDTHS")
+        large = self.read("CAP_TABLES0")
+        small = self.read("CAP_TABLES1")
+        tracker = self.read("CAP_TRACKER")
+        dma = self.read("CAP_DMA")
+        latency = self.read("CAP_LATENCY")
+        memory = self.read("CAP_MEMORY")["memory_bytes"]
+        return NodeConfig(
+            name=f"node {found:#010x}",
+            data_width=8 * widths["beat_bytes"], addr_width=widths["addr_width"],
+            wg_width=widths["wg_width"], wf_width=small["wf_width"],
+            dtypes=[name for bit, name in enumerate(DTYPE_NAMES) if widths["dtypes"] >> bit & 1],
+            memory="builtin" if widths["memory_builtin"] else "axi",
+            # The register cannot say more than that.
+            memory_bytes=memory + (memory == 0xFFFFFFFF),
+            tiles=large["tiles_minus_1"] + 1, commands=large["commands_minus_1"] + 1,
+            regions=small["regions"], routes=small["routes"], plans=small["plans"],
+            tracker_sets=tracker["sets"], tracker_ways=tracker["ways"],
+            touch_bytes=max(self.read("CAP_TOUCH")["touch_beats"] * widths["beat_bytes"], 64),
+            outstanding_reads=dma["outstanding_reads"],
+            burst_beats=dma["burst_beats_minus_1"] + 1, **latency)
+
+    def reset(self):
+        """Take over a node in whatever state it is: clear all plans, close all regions, forget errors
+        and counts."""
+        for plan in range(self.config.plans):
+            self.clear(plan)
+        for region in range(self.config.regions):
+            self.transport.write32(entry_address("REGION", region), 0)
+        self._programmed.clear()
+        self.write("IRQ_ENABLE")
+        self.clear_errors()
+        self.clear_counters()
+
+    # Plans.
+
+    def program(self, device_plan):
+        """Write a `DevicePlan` into the node's tables, and clear what it uses.
+
+        All devices of a ring must be programmed before one of them is armed: a packet of a plan that
+        the receiver has not cleared yet is refused as stale. Runs after that need no such barrier.
+        """
+        check_device(device_plan, self.config)
+        plan = device_plan.plan
+        if self.status(plan).armed:
+            raise DeviceError(f"plan {plan} is armed: wait until it is done, or clear it")
+        used = {region.index for region in device_plan.regions}
+        for region in getattr(self._programmed.get(plan), "regions", ()):
+            if region.index not in used:
+                self.transport.write32(entry_address("REGION", region.index), 0)
+        for table, index, fields in _entries(device_plan):
+            words = encode_entry(table, config=self.config, **fields)
+            # The first word switches a region or a plan on: it comes last, or not at all.
+            self.transport.write_block(entry_address(table, index, 1), words[1:])
+            if table != "PLAN":
+                self.transport.write32(entry_address(table, index), words[0])
+        self._programmed[plan] = device_plan
+        # Whatever runs before have left in these places is forgotten.
+        self.clear(plan)
+
+    def arm(self, plan=0):
+        """Start a run of a plan."""
+        if self.status(plan).armed:
+            raise DeviceError(f"plan {plan} is armed already")
+        self.write("IRQ_STATUS", plan_done=1 << plan)
+        self._control(plan, arm=1)
+
+    def clear(self, plan=0):
+        """Stop a plan if it runs, and forget all counts that it left behind."""
+        self._control(plan, clear=1)
+        while self.status(plan).clearing:
+            pass
+
+    def _control(self, plan, **bits):
+        self.transport.write32(entry_address("PLAN", plan), encode_entry("PLAN", **bits)[0])
+
+    def status(self, plan=0):
+        """Progress of a plan, as `PlanStatus`."""
+        state = self.read("PLAN_STATUS_STATE", plan)
+        epoch = state.pop("epoch")
+        return PlanStatus(**{name: bool(bit) for name, bit in state.items()}, epoch=epoch,
+                          tiles_done=self.read("PLAN_STATUS_TILES_DONE", plan)["tiles"],
+                          commands_done=self.read("PLAN_STATUS_COMMANDS_DONE", plan)["commands"])
+
+    def wait(self, plan=0, *, timeout=1_000_000, poll=False):
+        """Wait until a plan is done.
+
+        Parameters
+        ----------
+        plan : int
+            Its number.
+        timeout : int
+            Cycles of the node to wait at most.
+        poll : bool
+            Read the status again and again, and do without the interrupt.
+
+        Raises
+        ------
+        PlanTimeout
+            If it is not done by then, or the node's own time-out for the plan has passed.
+        DeviceError
+            If it neither runs nor is done.
+        """
+        start = self.cycles()
+        if not poll:
+            enabled = self.read("IRQ_ENABLE")
+            self.write("IRQ_ENABLE", plan_done=1 << plan)
+        try:
+            while True:
+                status = self.status(plan)
+                if status.done:
+                    self.write("IRQ_STATUS", plan_done=1 << plan)
+                    return
+                if not status.armed:
+                    raise DeviceError(f"plan {plan} is not armed: there is nothing to wait for")
+                left = timeout - (self.cycles() - start)
+                if left <= 0 or status.timed_out:
+                    raise self._timeout(plan, timeout - left)
+                if not poll:
+                    # The node's own time-out raises no interrupt, so look now and then.
+                    self.transport.wait_interrupt(min(left, 65536))
+        finally:
+            if not poll:
+                self.write("IRQ_ENABLE", **enabled)
+
+    def _timeout(self, plan, cycles):
+        status = self.status(plan)
+        programmed = self._programmed.get(plan)
+        lines = [f"plan {plan} is not done after {cycles} cycles: {status.tiles_done} tiles full"]
+        missing = []
+        if programmed is not None:
+            lines[0] += f" of {len(programmed.tiles)}, {status.commands_done} commands done of " \
+                        f"{len(programmed.commands)}"
+            for entry in programmed.tiles:
+                state = self.tile_state(entry.slot)
+                if state["epoch"] == status.epoch and not state["open"]:
+                    continue
+                missing.append(entry)
+                tile = entry.tile
+                lines.append(f"slot {entry.slot} (wg {tile.wg}, wf {tile.wf}, chunk {tile.chunk}, row "
+                             f"{tile.row}, column {tile.column}): {state['bytes']} of "
+                             f"{entry.expected} bytes")
+                if len(missing) == _NAMED_TILES:
+                    break
+        errors = self.errors()
+        if errors:
+            lines.append(f"errors: {', '.join(errors.causes)}")
+        return PlanTimeout("; ".join(lines), missing)
+
+    def tile_state(self, slot):
+        """How far a tile is: bytes counted, epoch in which it was last full, whether it is open."""
+        self.write("TILE_STATE_INDEX", slot=slot)
+        return self.read("TILE_STATE")
+
+    # What happened.
+
+    def counters(self):
+        """All counters as of now, by name in lower case."""
+        self.write("COUNTER_CONTROL", snapshot=1)
+        first = COUNTERS[0].offset
+        last = COUNTERS[-1]
+        words = self.transport.read_block(first, (last.offset + last.width // 8 - first) // 4)
+        values = {}
+        for counter in COUNTERS:
+            index = (counter.offset - first) // 4
+            value = words[index]
+            if counter.width == 64:
+                value |= words[index + 1] << 32
+            values[counter.name.lower()] = value
+        return values
+
+    def clear_counters(self):
+        """Set all counters to 0."""
+        self.write("COUNTER_CONTROL", snapshot=1, clear=1)
+
+    def cycles(self):
+        """Cycles since the counters were last cleared."""
+        self.write("COUNTER_CONTROL", snapshot=1)
+        low, high = self.transport.read_block(register_address("CYCLES_LO"), 2)
+        return high << 32 | low
+
+    def errors(self):
+        """Errors since they were last cleared, as `Errors`."""
+        status = self.read("ERROR_STATUS")
+        cause = self.read("FIRST_ERROR_CAUSE")
+        first = None
+        if cause["valid"]:
+            names = {value: name for name, value in ENUMS["error_cause"].items()}
+            address = (self.read("FIRST_ERROR_ADDRESS_HI")["value"] << 32
+                       | self.read("FIRST_ERROR_ADDRESS_LO")["value"])
+            tile = self.read("FIRST_ERROR_TILE")
+            ids = self.read("FIRST_ERROR_IDS")
+            first = FirstError(names.get(cause["cause"], str(cause["cause"])), address, (
+                tile["plan"], tile["slot"], ids["wg"], ids["wf"]) if tile["tracked"] else None)
+        return Errors(tuple(name.upper() for name, bit in status.items() if bit),
+                      self.read("ERROR_COUNT")["count"], first)
+
+    def clear_errors(self):
+        """Forget all errors, and catch the next first one."""
+        fields = REGISTERS["ERROR_STATUS"].fields
+        self.write("ERROR_STATUS", **{name: 1 for name in fields})
+        self.write("IRQ_STATUS", error=1)
+
+    # Settings.
+
+    def set_policy(self, policy, *, starvation_limit=0):
+        """Arbitration: ROUND_ROBIN, COMPUTE_FIRST or MCA, and how long communication may starve."""
+        self.write("STARVATION_LIMIT", cycles=starvation_limit)
+        self.write("CONTROL", policy=policy)
+
+    def set_memory_latency(self, cycles):
+        """Delay that the built-in memory adds to each access."""
+        self.write("MEMORY_LATENCY", cycles=cycles)
+
+    def set_link(self, *, latency=0, interval=0):
+        """Delay of the link, and least number of cycles from word to word."""
+        self.write("LINK_LATENCY", cycles=latency)
+        self.write("LINK_INTERVAL", cycles=interval)
+
+    def set_hold_timeout(self, cycles):
+        """How long a packet of a plan that is not armed may wait; 0 for ever."""
+        self.write("HOLD_TIMEOUT", cycles=cycles)
+
+
+def _entries(device_plan):
+    """All table entries of a `DevicePlan`: table, index, fields."""
+    for route in device_plan.routes:
+        fields = dataclasses.asdict(route)
+        yield "ROUTE", fields.pop("index"), fields | {"dtype": route.dtype.upper()}
+    for command in device_plan.commands:
+        yield "COMMAND", command.index, {
+            "need": command.need, "route": command.route, "plan": command.plan,
+            "first": command.first, "count_minus_1": command.count - 1}
+    for entry in device_plan.tiles:
+        tile = entry.tile
+        yield "TILE", entry.slot, {
+            "expected": entry.expected, "wg": tile.wg, "wf": tile.wf, "offset": entry.offset,
+            "rows": tile.rows, "row_bytes": tile.row_bytes,
+            "command": NO_COMMAND if entry.command is None else entry.command}
+    yield "PLAN", device_plan.plan, {
+        "tiles": len(device_plan.tiles), "commands": len(device_plan.commands),
+        # A range of nothing may begin behind the table's end.
+        "first_tile": device_plan.first_tile if device_plan.tiles else 0,
+        "first_command": device_plan.first_command if device_plan.commands else 0,
+        "timeout": device_plan.timeout, "first_touch": device_plan.first_touch,
+        "touch_beats": device_plan.touch_beats}
+    for region in device_plan.regions:
+        fields = dataclasses.asdict(region)
+        yield "REGION", fields.pop("index"), fields | {"enable": 1, "dtype": region.dtype.upper()}

@@ -1,0 +1,1 @@
+"""What producers do: GEMMs cut into tiles and stores, and inputs to run them on."""
