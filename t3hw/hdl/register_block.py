@@ -44,7 +44,7 @@ class RegisterBlock(wiring.Component):
     during reset, so that an access that waits there is answered after it.
 
     Latency from the later of AW and W to B 4 cycles; to a table 5, and a command to a plan
-    ``plans`` + 5 more; a snapshot or clear of the counters 4 and what `Counters` needs. From AR to
+    ``plans`` + 4 more; a snapshot or clear of the counters 4 and what `Counters` needs. From AR to
     R 3 cycles; a tile's state 1 more and what the tracker needs. From an event to ``irq`` 2 cycles,
     from an error 3. Throughput: one write in 5 cycles, to a table in 6, one read in 4.
 

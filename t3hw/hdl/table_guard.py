@@ -56,7 +56,7 @@ class TableGuard(wiring.Component):
     after reset, when no plan is busy.
 
     Latency 2 cycles from ``i.valid`` to ``i.ready``, and 1 more to ``table``; a command to a plan
-    takes ``plans`` + 5 cycles more. Throughput one write in 3 cycles.
+    takes ``plans`` + 4 cycles more. Throughput one write in 3 cycles.
 
     Parameters
     ----------
