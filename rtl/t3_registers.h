@@ -11,7 +11,7 @@ extern "C" {
 #include <assert.h>
 
 // Hash of this map; the register MAP_HASH of a matching node reads the same.
-#define T3_MAP_HASH 0x7f4f94edu
+#define T3_MAP_HASH 0x5a0e0037u
 
 // reg - t3::PRODUCT_ID
 #define T3__PRODUCT_ID__ID_bm 0xffffffff
@@ -307,9 +307,11 @@ typedef struct __attribute__ ((__packed__)) {
 #define T3__LINK_STATUS__HOLDING_bm 0x1
 #define T3__LINK_STATUS__HOLDING_bp 0
 #define T3__LINK_STATUS__HOLDING_bw 1
+#define T3__LINK_STATUS__HOLDING_reset 0x0
 #define T3__LINK_STATUS__PLAN_bm 0x700
 #define T3__LINK_STATUS__PLAN_bp 8
 #define T3__LINK_STATUS__PLAN_bw 3
+#define T3__LINK_STATUS__PLAN_reset 0x0
 
 // reg - t3::TILE_STATE_INDEX
 #define T3__TILE_STATE_INDEX__SLOT_bm 0xffff

@@ -5,7 +5,7 @@ from t3hw.registers.description import Counter, Field, Register, Table, TableFie
 __all__ = ["MAP_HASH", "ENUMS", "REGISTERS", "COUNTERS", "TABLES"]
 
 #: 32-bit hash of this map, readable in the register MAP_HASH.
-MAP_HASH = 0x7f4f94ed
+MAP_HASH = 0x5a0e0037
 
 #: Encodings of fields: name, value by name.
 ENUMS = {
@@ -174,9 +174,9 @@ REGISTERS = {
         "wg": Field(0, 16, "ro", 0),
         "wf": Field(16, 8, "ro", 0),
     }),
-    "LINK_STATUS": Register(0x090, "ro", None, {
-        "holding": Field(0, 1, "ro", None),
-        "plan": Field(8, 3, "ro", None),
+    "LINK_STATUS": Register(0x090, "ro", 0, {
+        "holding": Field(0, 1, "ro", 0),
+        "plan": Field(8, 3, "ro", 0),
     }),
     "TILE_STATE_INDEX": Register(0x0a0, "rw", 0, {
         "slot": Field(0, 16, "rw", 0),

@@ -1,4 +1,4 @@
-"""No report is lost, however many come at once and whenever bits are cleared; the first one is kept."""
+"""No report is lost, however many come at once and whenever bits are cleared; the first is kept."""
 
 import random
 
@@ -67,7 +67,8 @@ def test_random_reports_and_clears_against_a_model(sources, seed):
             busy = rng.choice([0.02, 0.3, 1.0])
             reports = {index: (rng.randrange(len(ErrorCause)), rng.getrandbits(32))
                        for index in range(sources) if rng.random() < busy}
-            clear = {bit for bit in range(len(dut.status)) if rng.random() < rng.choice([0, 0.5, 1])}
+            often = rng.choice([0, 0.5, 1])
+            clear = {bit for bit in range(len(dut.status)) if rng.random() < often}
             await report(ctx, dut, reports)
             ctx.set(dut.clear, sum(1 << bit for bit in clear))
             await ctx.tick()
@@ -99,7 +100,7 @@ def test_all_sources_with_all_causes_in_one_cycle():
 
 @pytest.mark.parametrize("offset", range(-2, 3))
 def test_clear_near_a_report_of_the_same_cause(offset):
-    """A report in the cycle of the clear or after it survives; one before it was there to be cleared."""
+    """A report in the cycle of the clear or after it survives; one before it was to be cleared."""
     dut = ErrorCollector(config=CONFIG, sources=2)
 
     async def bench(ctx):
