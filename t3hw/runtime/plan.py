@@ -309,7 +309,7 @@ class _Builder:
                 # The command's route is the last one, or a new one where that does not reach.
                 first, last = tiles[0].address, tiles[-1].address
                 if not routes or last - routes[-1].source >= _ROUTE_SPAN:
-                    routes.append(self._route(len(routes), first if routes else self.layout.base))
+                    routes.append(self._route(len(routes), first))
                 route = routes[-1]
                 entries += [TileEntry(slot=slots[tile.chunk, tile.wg, tile.wf], tile=tile,
                                       expected=tile.bytes * writers[chunk.index], command=command,
