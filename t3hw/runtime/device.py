@@ -164,19 +164,23 @@ class Device:
         plan = device_plan.plan
         if self.status(plan).armed:
             raise DeviceError(f"plan {plan} is armed: wait until it is done, or clear it")
-        used = {region.index for region in device_plan.regions}
-        for region in getattr(self._programmed.get(plan), "regions", ()):
-            if region.index not in used:
-                self.transport.write32(entry_address("REGION", region.index), 0)
-        for table, index, fields in _entries(device_plan):
-            words = encode_entry(table, config=self.config, **fields)
-            # The first word switches a region or a plan on: it comes last, or not at all.
-            self.transport.write_block(entry_address(table, index, 1), words[1:])
-            if table != "PLAN":
-                self.transport.write32(entry_address(table, index), words[0])
+        self.transport.write_words(self._table_writes(device_plan))
         self._programmed[plan] = device_plan
         # Whatever runs before have left in these places is forgotten.
         self.clear(plan)
+
+    def _table_writes(self, device_plan):
+        """Address and value of each word to write."""
+        former = getattr(self._programmed.get(device_plan.plan), "regions", ())
+        used = {region.index for region in device_plan.regions}
+        for region in former:
+            if region.index not in used:
+                yield entry_address("REGION", region.index), 0
+        for table, index, fields in _entries(device_plan):
+            words = list(enumerate(encode_entry(table, config=self.config, **fields)))
+            # The first word switches a region or a plan on: it comes last, or not at all.
+            for word, value in words[1:] + ([] if table == "PLAN" else words[:1]):
+                yield entry_address(table, index, word), value
 
     def arm(self, plan=0):
         """Start a run of a plan."""
@@ -326,7 +330,11 @@ class Device:
     def set_policy(self, policy, *, starvation_limit=0):
         """Arbitration: ROUND_ROBIN, COMPUTE_FIRST or MCA, and how long communication may starve."""
         self.write("STARVATION_LIMIT", cycles=starvation_limit)
-        self.write("CONTROL", policy=policy)
+        self.write("CONTROL", **self.read("CONTROL") | {"policy": policy})
+
+    def hold(self, held=True):
+        """Keep all commands that fire waiting until they are let go: no overlap, to compare with."""
+        self.write("CONTROL", **self.read("CONTROL") | {"hold": int(held)})
 
     def set_memory_latency(self, cycles):
         """Delay that the built-in memory adds to each access."""

@@ -392,7 +392,7 @@ class FunctionalDevice(Transport, Memory):
 
     def _dma_step(self, rng):
         if self._transfer is None:
-            if not self._fires:
+            if not self._fires or self.registers.field("CONTROL", "hold"):
                 return False
             command = self._fires.popleft()
             if self.plans[command["plan"]].armed:

@@ -33,10 +33,14 @@ class Transport(abc.ABC):
         """Read ``count`` words that follow each other."""
         return [self.read32(address + 4 * index) for index in range(count)]
 
+    def write_words(self, writes):
+        """Write words anywhere, in order: pairs of address and value."""
+        for address, value in writes:
+            self.write32(address, value)
+
     def write_block(self, address, words):
         """Write words that follow each other, the first one first."""
-        for index, word in enumerate(words):
-            self.write32(address + 4 * index, word)
+        self.write_words((address + 4 * index, word) for index, word in enumerate(words))
 
 
 class Memory(abc.ABC):

@@ -1,4 +1,4 @@
-"""A GEMM whose K is sliced over devices: operands, partial sums, and the stores that each producer makes."""
+"""A GEMM whose K is sliced over devices: partial sums, and the stores that each producer makes."""
 
 import dataclasses
 import functools
@@ -6,10 +6,10 @@ import random
 
 import numpy as np
 
-from t3hw.reference import (NUMPY_DTYPES, partial_products, ring_reduce_scatter, ring_running_sums,
-                            round_once)
+from t3hw.reference import (NUMPY_DTYPES, partial_products, ring_reduce_scatter,
+                            ring_running_sums)
 
-__all__ = ["Burst", "Gemm", "producer_stages", "producer_writes", "random_gemm"]
+__all__ = ["Burst", "Gemm", "producer_stages", "producer_writes"]
 
 _PAGE = 4096
 _LONGEST = 256
@@ -17,7 +17,7 @@ _LONGEST = 256
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Gemm:
-    """``a @ b`` on ``devices`` devices. Operands are rounded once to ``dtype``."""
+    """``a @ b`` on ``devices`` devices; partial sums and result have the type ``dtype``."""
 
     a: np.ndarray
     b: np.ndarray
@@ -48,17 +48,6 @@ class Gemm:
         """What each device's memory holds in the end: `t3hw.reference.ring_running_sums`."""
         return ring_running_sums(self.partials, self.dtype, bounds=plan.bounds,
                                  axis=plan.scatter_dim)
-
-
-def random_gemm(*, m, n, k, dtype, devices, seed):
-    """A GEMM of random operands: normal numbers, or all 32 bits for int32."""
-    rng = np.random.default_rng(seed)
-    if dtype == "int32":
-        a, b = (rng.integers(-2 ** 31, 2 ** 31, shape).astype(np.int32)
-                for shape in ((m, k), (k, n)))
-    else:
-        a, b = (round_once(rng.standard_normal(shape), dtype) for shape in ((m, k), (k, n)))
-    return Gemm(a, b, dtype, devices)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ import numpy as np
 
 from t3hw.runtime.device import Device
 from t3hw.runtime.functional_ring import FunctionalRing
+from t3hw.workloads import random_operands
 from t3hw.workloads.gemm import producer_writes
 
 
@@ -35,6 +36,11 @@ class DrivenRing:
 
     def errors(self):
         return [driver.errors().causes for driver in self.drivers]
+
+
+def random_gemm(*, devices, **shape):
+    """A GEMM of random operands."""
+    return random_operands(**shape).gemm(devices)
 
 
 def same_bits(a, b):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rings import DrivenRing, check_result
+from rings import DrivenRing, check_result, random_gemm
 from t3hw.config import PRESETS, NodeConfig
 from t3hw.registers import (MAP_HASH, NO_COMMAND, REGISTERS, encode_entry, entry_address,
                             register_address)
@@ -13,7 +13,6 @@ from t3hw.runtime.device import Device, DeviceError, PlanTimeout
 from t3hw.runtime.functional import FunctionalDevice, Packet
 from t3hw.runtime.plan import PlanError, ring_reduce_scatter
 from t3hw.runtime.transport import BusError, Transport
-from t3hw.workloads.gemm import random_gemm
 
 CONFIG = PRESETS["small"]
 
@@ -387,6 +386,24 @@ def test_a_doorbell_at_the_neighbour_needs_a_region_that_accepts_stores():
     ring.model.run(100)
     assert ring.model.devices[2].read_memory(0x1000, 8) == bytes(4) + (0xBE11).to_bytes(4, "little")
     assert ring.drivers[2].counters()["incoming_store_bytes"] == 4
+
+
+def test_held_commands_wait_and_change_nothing_else():
+    ring, plan, gemm = small_ring()
+    for driver in ring.drivers:
+        driver.set_policy("COMPUTE_FIRST")
+        driver.hold()
+        driver.arm()
+    ring.produce(plan, gemm.partials)
+    ring.model.run(1000)
+    assert ring.model.idle
+    assert [driver.counters()["dma_packets"] for driver in ring.drivers] == [0] * 3
+    for driver in ring.drivers:
+        driver.hold(False)
+        assert driver.read("CONTROL")["policy"] == 1
+    for driver in ring.drivers:
+        driver.wait()
+    check_result(ring, plan, gemm.running_sums(plan))
 
 
 def test_settings_reach_the_registers_and_reset_takes_over():

@@ -5,11 +5,11 @@ import random
 import numpy as np
 import pytest
 
-from rings import DrivenRing, check_result, check_traffic
+from rings import DrivenRing, check_result, check_traffic, random_gemm
 from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
 from t3hw.reference import NUMPY_DTYPES, ring_running_sums
 from t3hw.runtime.plan import ring_reduce_scatter
-from t3hw.workloads.gemm import random_gemm
+from t3hw.workloads import real
 
 CONFIGS = {
     "tiny": PRESETS["tiny"].replace(tiles=256, commands=256),
@@ -224,3 +224,19 @@ def test_one_plans_updates_do_not_complete_the_other():
         driver.wait(0)
     assert [driver.status(1).tiles_done for driver in ring.drivers] == [0, 0]
     assert all(driver.status(1).armed for driver in ring.drivers)
+
+
+def test_the_real_input():
+    """The demo's GEMM: 73 rows, which no number of devices divides."""
+    operands = real.load(columns=96)
+    config = PRESETS["wide"]
+    plan = ring_reduce_scatter(m=operands.m, n=operands.n, dtype=operands.dtype, devices=4,
+                               tile=(16, 64), config=config)
+    gemm = operands.gemm(4)
+    ring = DrivenRing(4, config, seed=1)
+    ring.program(plan)
+    for driver in ring.drivers:
+        driver.clear_counters()
+    ring.run(plan, gemm.partials)
+    check_result(ring, plan, gemm.running_sums(plan))
+    check_traffic(ring, plan)

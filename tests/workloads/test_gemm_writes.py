@@ -8,7 +8,8 @@ import pytest
 from t3hw.config import PRESETS, NodeConfig
 from t3hw.reference import NUMPY_DTYPES
 from t3hw.runtime.plan import ring_reduce_scatter
-from t3hw.workloads.gemm import producer_stages, producer_writes, random_gemm
+from t3hw.workloads import random_operands
+from t3hw.workloads.gemm import producer_stages, producer_writes
 
 
 def written(bursts):
@@ -96,7 +97,7 @@ def test_a_partial_sum_of_another_shape_or_type_is_refused():
 
 def test_gemms_are_reproducible_and_not_zero():
     for dtype in NUMPY_DTYPES:
-        one, other = (random_gemm(m=5, n=4, k=6, dtype=dtype, devices=3, seed=9) for _ in range(2))
+        one, other = (random_operands(m=5, n=4, k=6, dtype=dtype, seed=9).gemm(3) for _ in range(2))
         for mine, theirs in zip(one.partials, other.partials):
             assert mine.tobytes() == theirs.tobytes()
             assert mine.any()

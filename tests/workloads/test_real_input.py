@@ -10,7 +10,9 @@ import pytest
 from t3hw.config import DTYPE_NAMES
 from t3hw.reference import NUMPY_DTYPES
 from t3hw.workloads.make_minilm_bundle import tokenize
-from t3hw.workloads.real import InputError, bundled_gemm, load_gemm, load_matrix, make_gemm
+from t3hw.workloads import InputError, load_operands, real
+from t3hw.workloads.files import load_matrix
+from t3hw.workloads.operands import make_operands
 from t3hw.workloads.safetensors import read_tensor
 
 
@@ -29,7 +31,7 @@ def write_safetensors(path, tensors, *, header=None, extra=b""):
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 def test_bundled_gemm(dtype):
-    gemm = bundled_gemm(dtype, 4, rows=16, columns=24)
+    gemm = real.load(dtype, rows=16, columns=24).gemm(4)
     assert gemm.a.shape == (16, 1536) and gemm.b.shape == (1536, 24)
     assert gemm.a.dtype == gemm.b.dtype == NUMPY_DTYPES[dtype]
     partials = gemm.partials
@@ -40,12 +42,13 @@ def test_bundled_gemm(dtype):
 
 
 def test_bundle_is_whole_and_its_size_is_refused_beyond_its_end():
-    gemm = bundled_gemm("float16", 2)
-    assert gemm.a.shape == (73, 1536) and gemm.b.shape == (1536, 384)
+    operands = real.load()
+    assert (operands.m, operands.k, operands.n) == (73, 1536, 384)
+    assert operands.dtype == "float16"
     # GELU is never below -0.17, and most of its values are small.
-    assert -0.18 < gemm.a.min() < 0 < gemm.a.max()
+    assert -0.18 < operands.a.min() < 0 < operands.a.max()
     with pytest.raises(InputError, match="rows must be from 1 to 73, not 74"):
-        bundled_gemm("float16", 2, rows=74)
+        real.load(rows=74)
 
 
 def test_word_pieces_are_the_longest_that_the_vocabulary_has():
@@ -60,8 +63,11 @@ def test_own_arrays_nan_included(tmp_path):
     b = np.eye(2, dtype=np.float32)
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
-    gemm = load_gemm("bfloat16", 2, a=tmp_path / "a.npy", b=tmp_path / "b.npy")
-    assert np.isnan(gemm.partials[1][0]).all()
+    operands = load_operands(a=tmp_path / "a.npy", b=tmp_path / "b.npy", dtype="bfloat16", m=2)
+    assert np.isnan(operands.gemm(2).partials[1][0]).all()
+    assert load_operands(a=tmp_path / "b.npy", b=tmp_path / "a.npy").dtype == "float32"
+    with pytest.raises(InputError, match="n of .* is 2, not 3"):
+        load_operands(a=tmp_path / "a.npy", b=tmp_path / "b.npy", n=3)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16, ml_dtypes.bfloat16, np.int32])
@@ -70,8 +76,9 @@ def test_own_safetensors(tmp_path, kind):
     path = write_safetensors(tmp_path / "w.safetensors", {"x": weight[:1], "linear.weight": weight})
     assert np.array_equal(read_tensor(path, "linear.weight"), weight)
     np.save(tmp_path / "x.npy", np.eye(3, dtype=np.float32))
-    gemm = load_gemm("float32", 2, a=tmp_path / "x.npy", b=path, tensor="linear.weight")
-    assert np.array_equal(gemm.b, weight.T.astype(np.float32))
+    operands = load_operands(activations=tmp_path / "x.npy", weights=path, tensor="linear.weight")
+    assert operands.dtype == "float32"
+    assert np.array_equal(operands.b, weight.T.astype(np.float32))
 
 
 @pytest.mark.parametrize("content, message", [
@@ -133,13 +140,38 @@ def test_other_mistakes_are_refused(tmp_path):
     (tmp_path / "w.safetensors").write_bytes(struct.pack("<Q", 1 << 60))
     with pytest.raises(InputError, match="header of 1152921504606846976 bytes"):
         read_tensor(tmp_path / "w.safetensors", "w")
-    with pytest.raises(InputError, match="which tensor"):
+    with pytest.raises(InputError, match="is no .npy file"):
         load_matrix(tmp_path / "w.safetensors")
     with pytest.raises(InputError, match="directory"):
         load_matrix(tmp_path)
     with pytest.raises(InputError, match="a is 2 x 3 and b is 4 x 2"):
-        make_gemm(np.zeros((2, 3)), np.zeros((4, 2)), "float32", 2)
+        make_operands(np.zeros((2, 3)), np.zeros((4, 2)), "float32")
     with pytest.raises(InputError, match="int32 needs integers, not float64"):
-        make_gemm(np.zeros((2, 3)), np.zeros((3, 2)), "int32", 2)
+        make_operands(np.zeros((2, 3)), np.zeros((3, 2)), "int32")
     with pytest.raises(InputError, match="not 'fp32'"):
-        make_gemm(np.zeros((2, 3)), np.zeros((3, 2)), "fp32", 2)
+        make_operands(np.zeros((2, 3)), np.zeros((3, 2)), "fp32")
+
+
+@pytest.mark.parametrize("given, message", [
+    ({"a": "A.npy"}, "a, b go together: b missing"),
+    ({"a": "A.npy", "weights": "w"}, "a, b go together: b missing; weights not wanted"),
+    ({"weights": "w", "tensor": "t"}, "activations, tensor, weights go together: activations missing"),
+    ({"a": "A.npy", "b": "B.npy", "tensor": "t"}, "a, b go together: tensor not wanted"),
+])
+def test_files_that_do_not_go_together_are_refused(given, message):
+    with pytest.raises(InputError, match=message):
+        load_operands(**given)
+
+
+def test_random_operands_need_no_arguments_and_depend_on_the_seed():
+    one, same, other = load_operands(), load_operands(seed=1), load_operands(seed=2)
+    assert (one.m, one.n, one.k, one.dtype) == (64, 256, 256, "bfloat16")
+    assert one.a.tobytes() == same.a.tobytes() != other.a.tobytes()
+    assert load_operands(dtype="int32", m=3).a.shape == (3, 256)
+
+
+@pytest.mark.parametrize("kind, dtype", [
+    (np.float16, "float16"), (np.float64, "float32"), (np.int64, "int32"), (np.uint8, "int32")])
+def test_the_type_is_that_of_the_file_or_the_one_most_like_it(tmp_path, kind, dtype):
+    np.save(tmp_path / "a.npy", np.ones((2, 2), kind))
+    assert load_operands(a=tmp_path / "a.npy", b=tmp_path / "a.npy").dtype == dtype
