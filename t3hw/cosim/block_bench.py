@@ -16,7 +16,7 @@ _BEATS = 4096
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BusUse:
-    """What one measurement saw. Cycles are counted from the cycle in which the first block is taken.
+    """What one measurement saw. Cycles are counted from the one in which the first block is taken.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ class BusUse:
 def measure_bus_use(config, block_bytes, latency, *, rows=1, pitch=None, offset=0, blocks=None):
     """Move blocks that follow each other in memory, and count cycles.
 
-    The memory is ideal: it takes a burst in every cycle, gives a beat in every cycle, in order, and a
-    burst's first beat at the earliest ``latency`` cycles after its request. The packets' consumer is
-    always ready. A block is always waiting.
+    The memory is ideal: it takes a burst in every cycle, gives a beat in every cycle, in order, and
+    a burst's first beat at the earliest ``latency`` cycles after its request. The packets' consumer
+    is always ready. A block is always waiting.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def measure_bus_use(config, block_bytes, latency, *, rows=1, pitch=None, offset=
         If the engine stops before it is done.
     """
     if latency < 1 or rows < 1 or block_bytes < 1 or block_bytes % rows:
-        raise ValueError(f"latency {latency!r} and rows {rows!r} must be at least 1, and rows must divide "
-                         f"the block's {block_bytes!r} bytes")
+        raise ValueError(f"latency {latency!r} and rows {rows!r} must be at least 1, and rows must "
+                         f"divide the block's {block_bytes!r} bytes")
     row_bytes = block_bytes // rows
     pitch = row_bytes if pitch is None else pitch
     if blocks is None:
@@ -118,7 +118,8 @@ def measure_bus_use(config, block_bytes, latency, *, rows=1, pitch=None, offset=
             if giving:
                 due.popleft()
             ctx.set(dut.data.valid, giving)
-            _, _, block_ready, read_valid, beats, packet_valid, done_valid = await ctx.tick().sample(
+            (_, _, block_ready, read_valid, beats, packet_valid,
+             done_valid) = await ctx.tick().sample(
                 dut.block.ready, dut.read.valid, dut.read.p.beats, dut.packet.valid, dut.done.valid)
             if taken < blocks and block_ready:
                 taken_cycle = cycle if taken == 0 else taken_cycle
