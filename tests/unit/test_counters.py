@@ -182,6 +182,77 @@ def test_an_event_near_a_snapshot_is_in_this_one_or_the_next(offset):
     simulate(dut, bench)
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_first_read_near_a_clear_belongs_to_one_side(before):
+    """Least, most, sum and number agree, wherever the clear falls; older extremes do not survive it."""
+    dut = make()
+
+    async def bench(ctx):
+        async def control():
+            """Snapshot and clear; the values of the snapshot."""
+            ctx.set(dut.control.p, {"snapshot": 1, "clear": 1})
+            ctx.set(dut.control.valid, 1)
+            await ctx.tick().until(dut.control.ready)
+            ctx.set(dut.control.valid, 0)
+            return await latencies()
+
+        async def latencies():
+            values = []
+            for name in ("COUNT", "MIN", "MAX", "SUM"):
+                ctx.set(dut.index, dut.names.index(f"TRIGGER_LATENCY_{name}"))
+                await ctx.tick()
+                values.append(ctx.get(dut.value))
+            return values
+
+        async def first_read(latency):
+            ctx.set(dut.first_read.p.stamp, ctx.get(dut.cycle) - latency & 2 ** 24 - 1)
+            ctx.set(dut.first_read.valid, 1)
+            await ctx.tick()
+            ctx.set(dut.first_read.valid, 0)
+
+        sides = []
+        for offset in range(-2, 3):
+            await control()
+            if before:
+                await first_read(5)
+                await first_read(500)
+            ctx.set(dut.control.p, {"snapshot": 1, "clear": 1})
+            ctx.set(dut.control.valid, 1)
+            # ``clear_marks`` comes with the last of a round, thus a known time after the one before.
+            while not ctx.get(dut.clear_marks):
+                await ctx.tick()
+            await ctx.tick().until(dut.control.ready)
+            ctx.set(dut.control.valid, 0)
+            await ctx.tick().repeat(len(dut.names) - 7)
+            if before:
+                await first_read(5)
+                await first_read(500)
+            else:
+                await ctx.tick().repeat(2)
+            ctx.set(dut.control.valid, 1)
+            marks = 0
+            for cycle in range(-2, 3):
+                if cycle == offset:
+                    ctx.set(dut.first_read.p.stamp, ctx.get(dut.cycle) - 70 & 2 ** 24 - 1)
+                    ctx.set(dut.first_read.valid, 1)
+                marks |= ctx.get(dut.clear_marks) << cycle + 2
+                await ctx.tick()
+                ctx.set(dut.first_read.valid, 0)
+            assert marks == 1 << 2, f"{marks:#b}: the sweep is not around the clear"
+            await ctx.tick().until(dut.control.ready)
+            ctx.set(dut.control.valid, 0)
+            first, second = await latencies(), await control()
+            older = [5, 500] if before else []
+            mine = [older, [70]] if second[0] else [older + [70], []]
+            for values, wanted in zip((first, second), mine, strict=True):
+                assert values == [len(wanted), min(wanted, default=0), max(wanted, default=0),
+                                  sum(wanted)], offset
+            sides.append(second[0])
+        assert sides == sorted(sides) and set(sides) == {0, 1}
+
+    simulate(dut, bench)
+
+
 def test_latency_of_control_is_as_stated():
     dut = make()
     waits = set()
