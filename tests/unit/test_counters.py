@@ -184,7 +184,7 @@ def test_an_event_near_a_snapshot_is_in_this_one_or_the_next(offset):
 
 @pytest.mark.parametrize("before", [0, 1])
 def test_a_first_read_near_a_clear_belongs_to_one_side(before):
-    """Least, most, sum and number agree, wherever the clear falls; older extremes do not survive it."""
+    """Least, most, sum and number agree wherever the clear falls; older extremes are gone."""
     dut = make()
 
     async def bench(ctx):
@@ -218,7 +218,7 @@ def test_a_first_read_near_a_clear_belongs_to_one_side(before):
                 await first_read(500)
             ctx.set(dut.control.p, {"snapshot": 1, "clear": 1})
             ctx.set(dut.control.valid, 1)
-            # ``clear_marks`` comes with the last of a round, thus a known time after the one before.
+            # ``clear_marks`` comes with the end of a round, a known time after the one before.
             while not ctx.get(dut.clear_marks):
                 await ctx.tick()
             await ctx.tick().until(dut.control.ready)
