@@ -6,55 +6,19 @@ random. So a plan, the runtime and a workload can be tried in seconds, in many o
 """
 
 import collections
-import dataclasses
 import random
 
 import numpy as np
 
-from t3hw.registers import NO_COMMAND
-
 from .functional_memory import INCOMING, LOCAL, Request, UpdateMemory
-from .functional_registers import COUNTER_NAMES, FunctionalRegisters, enum_name
+from .functional_packets import Packet, command_packets
+from .functional_plans import Plans
+from .functional_regions import STRADDLES, RegionMap, first_byte
+from .functional_registers import FunctionalRegisters, enum_name
+from .functional_status import Status
 from .transport import BusError, Memory, Transport
 
-__all__ = ["FunctionalDevice", "Packet"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Packet:
-    """What goes over a link: a header, and whole beats from ``address`` on."""
-
-    op: str
-    dtype: str
-    tracked: bool
-    plan: int
-    epoch: int
-    wg: int
-    wf: int
-    address: int
-    data: np.ndarray
-    strobe: np.ndarray
-
-
-class _Plan:
-    """One plan's state. ``full``: slots that are full; ``bytes``: those that are partly counted."""
-
-    def __init__(self):
-        self.armed = self.done = self.timed_out = self.clearing = False
-        self.epoch = 0
-        self.age = 0
-        self.forget()
-
-    def forget(self):
-        self.full = set()
-        self.bytes = {}
-        self.waiting = collections.Counter()
-        self.commands_done = 0
-        self.age = 0
-
-    def next_epoch(self):
-        """The epoch after this one; 0 is kept for never, and parities alternate."""
-        return 2 if self.epoch == 15 else self.epoch + 1
+__all__ = ["FunctionalDevice"]
 
 
 class FunctionalDevice(Transport, Memory):
@@ -83,26 +47,26 @@ class FunctionalDevice(Transport, Memory):
 
     def __init__(self, config, *, memory_bytes=None, seed=0):
         self.config = config
-        self.plans = [_Plan() for _ in range(config.plans)]
         self.registers = FunctionalRegisters(config, self)
-        self.memory = UpdateMemory(config, memory_bytes or config.memory_bytes or 1 << 20, self._error)
+        self.status = Status(self.registers.values)
+        self.counts = self.status.counts
+        self.plans = Plans(config.plans, self.registers, self.status)
+        self.regions = RegionMap(self.registers, config.plans)
+        self.memory = UpdateMemory(config, memory_bytes or config.memory_bytes or 1 << 20,
+                                   self.status.error)
         self.rx = collections.deque()
         self.neighbour = None
-        self.counts = collections.Counter()
-        # A packet of the largest size and its header; at least one is under way.
-        header_bits = 13 + (config.plans > 2) + config.wg_width + config.wf_width + config.addr_width
+        # A packet's header: operation, type, plan, epoch, ids, address. One packet at least may be
+        # under way.
+        header_bits = (4 + 2 + 2 + 1 + max(config.plans - 1, 1).bit_length() + 4 + config.wg_width
+                       + max(config.wf_width, 1) + config.addr_width - config.beat_shift)
         self._header_words = -(-header_bits // config.data_width)
         self._link_packets = max(1, config.link_credits // (config.burst_beats + self._header_words))
         self._random = random.Random(seed)
         self._compute = collections.deque()
         self._communication = collections.deque()
-        self._fires = collections.deque()
         self._transfer = None
         self._outgoing = None
-        self._regions = []
-        self._last_full = {}
-        self._shadow = collections.Counter()
-        self._first_error = None
         self._held = 0
         self.advance = self._run_alone
 
@@ -118,10 +82,10 @@ class FunctionalDevice(Transport, Memory):
 
     def wait_interrupt(self, cycles):
         for _ in range(cycles):
-            if self.interrupt:
+            if self.status.interrupt:
                 return True
             self.advance(1)
-        return self.interrupt
+        return self.status.interrupt
 
     def read_memory(self, address, length):
         if not 0 <= address <= address + length <= len(self.memory.data):
@@ -133,12 +97,6 @@ class FunctionalDevice(Transport, Memory):
             raise BusError("memory write", address)
         self.memory.data[address:address + len(data)] = np.frombuffer(bytes(data), np.uint8)
 
-    @property
-    def interrupt(self):
-        """Level of the interrupt output."""
-        values = self.registers.values
-        return bool(values["IRQ_STATUS"] & values["IRQ_ENABLE"])
-
     # Time.
 
     def _run_alone(self, steps):
@@ -148,28 +106,30 @@ class FunctionalDevice(Transport, Memory):
 
     def step(self, rng):
         """Carry out one thing that can happen now; whether there was one."""
-        actions = [self._memory_step, self._ingress_step, self._dma_step]
-        rng.shuffle(actions)
-        return any(action(rng) for action in actions)
+        actions = self._memory_step, self._ingress_step, self._dma_step
+        first = rng.randrange(3)
+        return any(actions[first - index](rng) for index in range(3))
 
     def tick(self):
         """Let one cycle pass."""
         self.counts["cycles"] += 1
-        for number, plan in enumerate(self.plans):
-            if plan.armed:
-                plan.age += 1
-                if plan.age == self.registers.entry("PLAN", number)["timeout"]:
-                    plan.timed_out = True
-                    self._error("PLAN_TIMEOUT", 0, (
-                        number, self.registers.entry("PLAN", number)["first_tile"], 0, 0))
-                self._finish(number)
-            if plan.clearing and not self._under_way(number):
-                self._forget(number)
-        held = self._is_held()
-        self._held = self._held + 1 if held else 0
-        limit = self.registers.field("HOLD_TIMEOUT", "cycles")
-        if held and limit and self._held >= limit:
-            self._error("HOLD_TIMEOUT", self.rx.popleft().address, None)
+        for number in self.plans.tick():
+            if not self._is_under_way(number):
+                owned = self.registers.entry("PLAN", number)
+                self.memory.clear_touched(owned["first_touch"], owned["touch_beats"])
+                self.plans.forget(number)
+        if not self._is_held():
+            self._held = 0
+            return
+        self._held += 1
+        if self._held == self.registers.field("HOLD_TIMEOUT", "cycles"):
+            self.status.error("HOLD_TIMEOUT", self.rx.popleft().address, None)
+
+    def _is_under_way(self, plan):
+        """Whether a write of the plan's tiles or one of its commands is on its way."""
+        writes = (request.tile for request in (*self._compute, *self._communication))
+        return (any(tile is not None and tile[0] == plan for tile in writes)
+                or self._transfer is not None and self._transfer[0]["plan"] == plan)
 
     # Producer.
 
@@ -178,24 +138,24 @@ class FunctionalDevice(Transport, Memory):
 
         Returns ``"okay"``, ``"slverr"``, or None if it must wait: then nothing has happened.
         """
+        if len(self._compute) >= self.config.compute_queue:
+            return None
         address, data, strobe = self._whole_beat(address, data, strobe)
         if not strobe.any():
             return "okay"
-        region = self._look_up(address, strobe)
+        region = self.regions.look_up(address, strobe)
         if region is None:
-            return self._queue_store(Request("STORE", "INT32", "PRODUCER", address, data, strobe))
-        tile = None
-        if region != "straddle":
-            tile = self._tile(region, self._first_byte(address, strobe), wg, wf)
-        if region == "straddle" or region["tracked"] and not self._is_armed(region["plan"]):
-            self._error("REFUSED_STORE", address, None)
+            self._compute.append(Request("STORE", "int32", "PRODUCER", address, data, strobe))
+            return "okay"
+        if region == STRADDLES or region["tracked"] and not self.plans.is_armed(region["plan"]):
+            self.status.error("REFUSED_STORE", address, None)
             return "slverr"
-        plan = region["plan"]
-        action = enum_name("region_action", region["action"])
+        where, op = enum_name("region_action", region["action"]).split("_")
         dtype = enum_name("dtype", region["dtype"])
-        where, op = action.split("_")
+        first = first_byte(address, strobe)
         if where == "REMOTE":
-            _, wg, wf = self._ids(region, self._first_byte(address, strobe), wg, wf)
+            _, wg, wf = self.regions.ids(region, first, wg, wf)
+            plan = region["plan"]
             sent = self._send(Packet(
                 op, dtype, bool(region["tracked"]), plan, self.plans[plan].epoch, wg, wf,
                 (address + region["remote_delta"]) % (1 << self.config.addr_width), data, strobe))
@@ -203,17 +163,14 @@ class FunctionalDevice(Transport, Memory):
                 return None
             self.counts["remote_write_bytes"] += int(strobe.sum())
             return "okay"
-        if region["tracked"] and tile is None:
-            self._error("UNKNOWN_TILE", address, None)
-            return "slverr"
-        return self._queue_store(Request(
-            op, dtype.lower(), "PRODUCER", address, data, strobe,
-            self._touch(region, LOCAL), tile if region["tracked"] else None))
-
-    def _queue_store(self, request):
-        if len(self._compute) >= self.config.compute_queue:
-            return None
-        self._compute.append(request)
+        tile = None
+        if region["tracked"]:
+            tile = self.regions.tile(region, first, wg, wf)
+            if tile is None:
+                self.status.error("UNKNOWN_TILE", address, None)
+                return "slverr"
+        self._compute.append(Request(op, dtype.lower(), "PRODUCER", address, data, strobe,
+                                     self._touch(region, LOCAL), tile))
         return "okay"
 
     def _whole_beat(self, address, data, strobe):
@@ -228,50 +185,6 @@ class FunctionalDevice(Transport, Memory):
         mask = np.zeros(beat, bool)
         mask[offset:offset + len(data)] = True if strobe is None else np.asarray(strobe, bool)
         return address - offset, whole, mask
-
-    # Regions and tiles.
-
-    def table_written(self, table):
-        """A table has changed."""
-        if table == "REGION":
-            regions = [self.registers.entry("REGION", index)
-                       for index in range(self.registers.size("REGION"))]
-            self._regions = [region for region in regions if region["enable"]]
-
-    @staticmethod
-    def _first_byte(address, strobe):
-        return address + int(np.argmax(strobe))
-
-    def _look_up(self, address, strobe):
-        """The region that holds all strobed bytes, ``"straddle"``, or None."""
-        first = self._first_byte(address, strobe)
-        last = address + int(np.flatnonzero(strobe)[-1])
-        for region in self._regions:
-            if region["base"] <= first and last <= region["limit"]:
-                return region
-        if any(region["base"] <= last and first <= region["limit"] for region in self._regions):
-            return "straddle"
-        return None
-
-    @staticmethod
-    def _ids(region, address, wg, wf):
-        """Number within the region, workgroup and wavefront of the tile at an address."""
-        if region["tile_id_mode"] == 0:
-            return (wg << region["wf_shift"]) + wf, wg, wf
-        row, column = divmod(address - region["base"], 1 << region["pitch_log2"])
-        columns = region["pitch_log2"] - region["row_bytes_log2"]
-        number = (row >> region["rows_log2"] << columns) + (column >> region["row_bytes_log2"])
-        return number, number, 0
-
-    def _tile(self, region, address, wg, wf):
-        """(plan, slot, wg, wf) of a write, or None if that is none of the plan's tiles."""
-        number, wg, wf = self._ids(region, address, wg, wf)
-        slot = region["first_tile"] + number
-        if region["plan"] >= len(self.plans):
-            return None
-        owned = self.registers.entry("PLAN", region["plan"])
-        known = owned["first_tile"] <= slot < owned["first_tile"] + owned["tiles"]
-        return (region["plan"], slot, wg, wf) if known else None
 
     def _touch(self, region, writer):
         if not region["first_touch"]:
@@ -290,16 +203,13 @@ class FunctionalDevice(Transport, Memory):
         self.neighbour.counts["rx_words"] += words
         return True
 
-    def _is_armed(self, plan):
-        return plan < len(self.plans) and self.plans[plan].armed
-
     def _is_held(self):
         """Whether the packet at the head waits for its plan's next run."""
         if not self.rx or not self.rx[0].tracked or self.rx[0].plan >= len(self.plans):
             return False
         plan = self.plans[self.rx[0].plan]
         is_current = plan.armed and self.rx[0].epoch == plan.epoch
-        return not is_current and self.rx[0].epoch == plan.next_epoch()
+        return not is_current and self.rx[0].epoch == plan.next_epoch
 
     def _ingress_step(self, rng):
         if not self.rx or self._is_held() or \
@@ -307,11 +217,11 @@ class FunctionalDevice(Transport, Memory):
             return False
         packet = self.rx.popleft()
         if packet.tracked and packet.plan >= len(self.plans):
-            self._error("REFUSED_PACKET", packet.address, None)
+            self.status.error("REFUSED_PACKET", packet.address, None)
             return True
         plan = self.plans[packet.plan] if packet.tracked else None
         if packet.tracked and not (plan.armed and packet.epoch == plan.epoch):
-            self._error("STALE_PACKET", packet.address, None)
+            self.status.error("STALE_PACKET", packet.address, None)
             return True
         beat = self.config.beat_bytes
         for start in range(0, len(packet.data), beat):
@@ -322,21 +232,21 @@ class FunctionalDevice(Transport, Memory):
     def _take_beat(self, packet, address, data, strobe):
         if not strobe.any():
             return
-        region = self._look_up(address, strobe)
+        region = self.regions.look_up(address, strobe)
         if region is None:
-            self._error("UNMAPPED_PACKET", address, None)
+            self.status.error("UNMAPPED_PACKET", address, None)
             return
-        if region == "straddle" or not region[f"accept_{packet.op.lower()}"] or \
+        if region == STRADDLES or not region[f"accept_{packet.op.lower()}"] or \
                 packet.tracked != bool(region["tracked"]) or \
                 packet.tracked and packet.plan != region["plan"] or \
                 packet.op == "UPDATE" and packet.dtype != enum_name("dtype", region["dtype"]):
-            self._error("REFUSED_PACKET", address, None)
+            self.status.error("REFUSED_PACKET", address, None)
             return
         tile = None
         if packet.tracked:
-            tile = self._tile(region, self._first_byte(address, strobe), packet.wg, packet.wf)
+            tile = self.regions.tile(region, first_byte(address, strobe), packet.wg, packet.wf)
             if tile is None:
-                self._error("UNKNOWN_TILE", address, None)
+                self.status.error("UNKNOWN_TILE", address, None)
                 return
         touch = self._touch(region, INCOMING) if packet.tracked and packet.op == "UPDATE" else None
         self._communication.append(Request(
@@ -357,46 +267,20 @@ class FunctionalDevice(Transport, Memory):
         elif request.source == "LINK":
             self.counts[f"incoming_{request.op.lower()}_bytes"] += done
         if request.tile is not None and done:
-            self._count(request.tile, request.address, done)
+            self.plans.count(request.tile, request.address, done)
         return True
-
-    def _count(self, tile, address, done):
-        number, slot, _, _ = tile
-        plan = self.plans[number]
-        if not plan.armed:
-            return
-        entry = self.registers.entry("TILE", slot)
-        if entry["expected"] == 0:
-            self._error("UNKNOWN_TILE", address, tile)
-            return
-        total = plan.bytes.get(slot, 0) + done
-        if slot in plan.full or total > entry["expected"]:
-            self._error("OVER_COUNT", address, tile)
-            return
-        if total < entry["expected"]:
-            plan.bytes[slot] = total
-            return
-        plan.bytes.pop(slot, None)
-        plan.full.add(slot)
-        self._last_full[slot] = plan.epoch
-        self.counts["tiles_full"] += 1
-        number_of_command = entry["command"]
-        if number_of_command != NO_COMMAND:
-            command = self.registers.entry("COMMAND", number_of_command)
-            plan.waiting[number_of_command] += 1
-            if plan.waiting[number_of_command] == command["need"] and command["plan"] == number:
-                self.counts["commands_fired"] += 1
-                self._fires.append(command)
 
     # DMA.
 
     def _dma_step(self, rng):
         if self._transfer is None:
-            if not self._fires or self.registers.field("CONTROL", "hold"):
+            if not self.plans.fires or self.registers.field("CONTROL", "hold"):
                 return False
-            command = self._fires.popleft()
-            if self.plans[command["plan"]].armed:
-                self._transfer = command, self._packets(command)
+            command = self.plans.fires.popleft()
+            plan = self.plans[command["plan"]]
+            if plan.armed:
+                self._transfer = command, command_packets(
+                    self.registers, self.config, self.memory.data, command, plan.epoch)
             return True
         if self._outgoing is None:
             self._outgoing = next(self._transfer[1], None)
@@ -408,32 +292,6 @@ class FunctionalDevice(Transport, Memory):
         self.counts["dma_read_bytes"] += int(self._outgoing.strobe.sum())
         self._outgoing = None
         return True
-
-    def _packets(self, command):
-        """Packets of a command's tiles, read from memory as they are sent."""
-        route = self.registers.entry("ROUTE", command["route"])
-        if not route["dma"]:
-            return
-        beat = self.config.beat_bytes
-        for slot in range(command["first"], command["first"] + command["count_minus_1"] + 1):
-            tile = self.registers.entry("TILE", slot)
-            for row in range(tile["rows"]):
-                source = route["source"] + tile["offset"] + row * route["source_pitch"]
-                target = route["destination"] + tile["offset"] + row * route["destination_pitch"]
-                end = source + tile["row_bytes"]
-                start = source
-                while start < end:
-                    low = start - start % beat
-                    high = min(low + self.config.burst_beats * beat, end + -end % beat)
-                    stop = min(high, end)
-                    strobe = np.zeros(high - low, bool)
-                    strobe[start - low:stop - low] = True
-                    yield Packet(
-                        enum_name("memory_op", route["op"]), enum_name("dtype", route["dtype"]),
-                        bool(route["tracked"]), command["plan"], self.plans[command["plan"]].epoch,
-                        tile["wg"], tile["wf"], low - source + target,
-                        self.memory.data[low:high].copy(), strobe)
-                    start = stop
 
     def _end_command(self, command):
         route = self.registers.entry("ROUTE", command["route"])
@@ -448,111 +306,33 @@ class FunctionalDevice(Transport, Memory):
             else:
                 self._communication.append(Request("STORE", "int32", "DMA", address, data, strobe))
         if route["interrupt"]:
-            self._raise("command", 1)
+            self.status.raise_interrupt(command=1)
         self.plans[command["plan"]].commands_done += 1
         self._transfer = None
         return True
 
-    # Plans.
+    # Registers.
 
-    def arm_plan(self, number):
-        """Start a run."""
-        plan = self.plans[number]
-        plan.epoch = plan.next_epoch()
-        plan.forget()
-        plan.armed, plan.done, plan.timed_out = True, False, False
-
-    def clear_plan(self, number):
-        """Stop a plan; it is forgotten when nothing of it is under way."""
-        self.plans[number].armed = False
-        self.plans[number].clearing = True
-
-    def _under_way(self, number):
-        return (any(request.tile and request.tile[0] == number
-                    for request in (*self._compute, *self._communication))
-                or self._transfer is not None and self._transfer[0]["plan"] == number)
-
-    def _forget(self, number):
-        owned = self.registers.entry("PLAN", number)
-        self._fires = collections.deque(fire for fire in self._fires if fire["plan"] != number)
-        for slot in range(owned["first_tile"], owned["first_tile"] + owned["tiles"]):
-            self._last_full.pop(slot, None)
-        self.memory.clear_touched(owned["first_touch"], owned["touch_beats"])
-        self.plans[number] = _Plan()
-
-    def _finish(self, number):
-        plan = self.plans[number]
-        owned = self.registers.entry("PLAN", number)
-        if len(plan.full) == owned["tiles"] and plan.commands_done == owned["commands"]:
-            plan.armed, plan.done = False, True
-            self._raise("plan_done", 1 << number)
-
-    # Registers that show state.
-
-    def _raise(self, field, value):
-        values = self.registers.values
-        shift = {"plan_done": 0, "error": 8, "command": 9}[field]
-        values["IRQ_STATUS"] |= value << shift
-
-    def _error(self, cause, address, tile):
-        self.counts["errors"] += 1
-        bit = 1 << _CAUSES.index(cause)
-        if not self.registers.values["ERROR_STATUS"]:
-            self._first_error = cause, address, tile
-        self.registers.values["ERROR_STATUS"] |= bit
-        self._raise("error", 1)
+    def table_written(self, table):
+        """A table has changed."""
+        if table == "REGION":
+            self.regions.refresh()
 
     def register_written(self, name, fields):
         """A register has been written."""
         if name == "COUNTER_CONTROL":
-            if fields["snapshot"]:
-                self._shadow = self.counts.copy()
-                self._shadow["tracker_occupancy"] = sum(len(plan.bytes) for plan in self.plans)
-            if fields["clear"]:
-                self.counts.clear()
-        if name == "ERROR_STATUS" and not self.registers.values["ERROR_STATUS"]:
-            self._first_error = None
+            self.counts["tracker_occupancy"] = sum(len(plan.bytes) for plan in self.plans)
+            self.status.control_counters(fields["snapshot"], fields["clear"])
+        if name == "ERROR_STATUS":
+            self.status.errors_cleared()
 
     def live_register(self, name, index):
         """Fields of a register that shows state, or None for one that keeps what was written."""
-        for counter in COUNTER_NAMES:
-            if name.lower() == counter or name.lower() in (f"{counter}_lo", f"{counter}_hi"):
-                value = self._shadow[counter] >> (32 if name.endswith("_HI") else 0)
-                return {"value": value & 0xFFFFFFFF}
         if name.startswith("PLAN_STATUS"):
-            plan = self.plans[index]
-            return {
-                "PLAN_STATUS_STATE": {
-                    "armed": int(plan.armed), "done": int(plan.done), "epoch": plan.epoch,
-                    "timed_out": int(plan.timed_out), "clearing": int(plan.clearing)},
-                "PLAN_STATUS_TILES_DONE": {"tiles": len(plan.full)},
-                "PLAN_STATUS_COMMANDS_DONE": {"commands": plan.commands_done},
-            }[name]
-        if name.startswith("FIRST_ERROR"):
-            return self._first_error_register(name)
-        if name == "ERROR_COUNT":
-            return {"count": min(self.counts["errors"], 0xFFFFFFFF)}
+            return self.plans.live(name, index)
         if name == "LINK_STATUS":
-            held = self._is_held()
-            return {"holding": int(held), "plan": self.rx[0].plan if held else 0}
+            is_held = self._is_held()
+            return {"holding": is_held, "plan": self.rx[0].plan if is_held else 0}
         if name == "TILE_STATE":
-            slot = self.registers.field("TILE_STATE_INDEX", "slot")
-            counted = [plan.bytes[slot] for plan in self.plans if slot in plan.bytes]
-            return {"bytes": sum(counted), "open": len(counted),
-                    "epoch": self._last_full.get(slot, 0)}
-        return None
-
-    def _first_error_register(self, name):
-        cause, address, tile = self._first_error or ("UNMAPPED_PACKET", 0, None)
-        plan, slot, wg, wf = tile or (0, 0, 0, 0)
-        return {
-            "FIRST_ERROR_CAUSE": {"cause": _CAUSES.index(cause),
-                                  "valid": int(self._first_error is not None)},
-            "FIRST_ERROR_ADDRESS_LO": {"value": address & 0xFFFFFFFF},
-            "FIRST_ERROR_ADDRESS_HI": {"value": address >> 32},
-            "FIRST_ERROR_TILE": {"slot": slot, "plan": plan, "tracked": int(tile is not None)},
-            "FIRST_ERROR_IDS": {"wg": wg, "wf": wf},
-        }[name]
-
-
-_CAUSES = tuple(enum_name("error_cause", value) for value in range(14))
+            return self.plans.tile_state(self.registers.field("TILE_STATE_INDEX", "slot"))
+        return self.status.live(name)

@@ -1,6 +1,6 @@
 """Register block of the functional device: what answers, what is refused, what is locked."""
 
-from t3hw.registers import (COUNTERS, ENUMS, NO_COMMAND, REGISTERS, TABLES, capabilities,
+from t3hw.registers import (ENUMS, NO_COMMAND, REGISTERS, TABLES, capabilities,
                             decode_entry, decode_register, encode_register, field_limits,
                             register_limits, table_sizes)
 
@@ -106,11 +106,6 @@ class FunctionalRegisters:
         self._entries.pop((name, index), None)
         self._node.table_written(name)
 
-    def _busy(self):
-        """Plans that are armed or being cleared."""
-        return [number for number, plan in enumerate(self._node.plans)
-                if plan.armed or plan.clearing]
-
     def _owned(self, plan):
         """What a plan owns: first and count by table, and the table's size."""
         entry = self.entry("PLAN", plan)
@@ -124,20 +119,20 @@ class FunctionalRegisters:
         refused = arm and (clear or state.armed or state.clearing) or clear and state.clearing
         for name, (first, count, size) in self._owned(plan).items():
             refused |= count > 0 and first + count > size
-            for other in self._busy():
+            for other in self._node.plans.busy():
                 start, length, _ = self._owned(other)[name]
                 refused |= other != plan and count > 0 and length > 0 and \
                     first < start + length and start < first + count
         if refused and (arm or clear):
             raise BusError("write", address)
         if arm:
-            self._node.arm_plan(plan)
+            self._node.plans.arm(plan)
         if clear:
-            self._node.clear_plan(plan)
+            self._node.plans.clear(plan)
 
     def _locked(self, name, index, control):
         """Whether an entry belongs to a plan that is busy, or, by the new ``control``, would."""
-        busy = self._busy()
+        busy = self._node.plans.busy()
         if name == "PLAN":
             return index in busy
         if name in ("TILE", "COMMAND"):
@@ -153,6 +148,3 @@ def enum_name(enum, value):
     """Member of an enum of the map by its value."""
     return next((name for name, number in ENUMS[enum].items() if number == value), None)
 
-
-#: Counters by name in lower case, as the functional device keeps them.
-COUNTER_NAMES = tuple(counter.name.lower() for counter in COUNTERS)

@@ -47,12 +47,12 @@ class FunctionalRing:
 
     def run(self, steps):
         """Let time pass: ``steps`` cycles, in each of which every device may do one thing."""
+        agents = len(self.paces)
         for _ in range(steps):
-            agents = list(range(2 * len(self.devices)))
-            self.random.shuffle(agents)
-            for agent in agents:
+            first = self.random.randrange(agents)
+            for agent in range(first, first - agents, -1):
                 if self.random.random() < self.paces[agent]:
-                    self._act(agent)
+                    self._act(agent % agents)
             for device in self.devices:
                 device.tick()
 

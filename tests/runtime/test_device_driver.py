@@ -10,7 +10,8 @@ from t3hw.config import PRESETS, NodeConfig
 from t3hw.registers import (MAP_HASH, NO_COMMAND, REGISTERS, encode_entry, entry_address,
                             register_address)
 from t3hw.runtime.device import Device, DeviceError, PlanTimeout
-from t3hw.runtime.functional import FunctionalDevice, Packet
+from t3hw.runtime.functional import FunctionalDevice
+from t3hw.runtime.functional_packets import Packet
 from t3hw.runtime.plan import PlanError, ring_reduce_scatter
 from t3hw.runtime.transport import BusError, Transport
 
@@ -423,7 +424,7 @@ def test_settings_reach_the_registers_and_reset_takes_over():
     newcomer = Device(ring.model.devices[0])
     newcomer.reset()
     assert not newcomer.status().armed
-    assert not ring.model.devices[0]._regions
+    assert len(ring.model.devices[0].regions) == 0
     assert newcomer.counters()["commits"] == 0
 
 

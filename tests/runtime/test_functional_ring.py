@@ -36,7 +36,7 @@ def random_case(seed):
                                             devices=devices, seed=seed)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(50))
 def test_random_plans_give_the_references_bits_and_the_formulas_traffic(seed):
     config, shape, gemm = random_case(seed)
     plan = ring_reduce_scatter(config=config, **shape)
