@@ -146,7 +146,7 @@ class RegisterBlock(wiring.Component):
         m.submodules.counters = counters = Counters(config=self._config,
                                                     error_sources=self._error_sources)
         m.submodules.collector = errors = ErrorCollector(config=self._config,
-                                                      sources=self._error_sources)
+                                                         sources=self._error_sources)
         for source, sink in zip(self.error, errors.error):
             m.d.comb += [sink.payload.eq(source.payload), sink.valid.eq(source.valid)]
         m.d.comb += [
