@@ -1,0 +1,209 @@
+"""Built-in memory: block RAM that adds, behind a delay that can be set."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ..config import NodeConfig
+from .near_memory_adder import NearMemoryAdder
+from .popcount import popcount
+from .seams import ErrorCause, commit, error_event, memory_access, read_beat
+from .stream_queue import StreamQueue
+
+__all__ = ["BuiltinMemory"]
+
+#: Places of the delay queue beyond its longest delay: what enters and leaves in the same cycle.
+_DELAY_MARGIN = 4
+
+
+class BuiltinMemory(wiring.Component):
+    """Memory of ``config.memory_bytes`` bytes; each access is delayed, then reads, adds and writes.
+
+    Accesses take effect in the order in which they come. One that needs the old value of a beat (a
+    read, or a write that adds somewhere) waits while a write to the same beat is on its way from
+    the array's read port to its write port; the accesses behind it wait too.
+
+    Latency from ``access`` to ``read`` or ``commit``: ``minimum_latency`` + `latency` cycles.
+    Throughput one access a cycle at any delay while none waits as above; adds to one beat, one in
+    ``interlock`` cycles.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        The node's configuration.
+
+    Attributes
+    ----------
+    minimum_latency : int
+        Cycles from ``access`` to ``read`` or ``commit`` when ``latency`` is 0.
+    interlock : int
+        Cycles from the issue of a write to that of the next access which needs its result.
+
+    Members
+    -------
+    access : In, stream of `memory_access`
+        What to do. Beyond the memory's size: nothing is written, reads give 0, and the response has
+        ``error`` set.
+    latency : In(16)
+        Cycles to add, at most ``config.memory_max_latency``; more than that is as long a wait, but
+        no longer one access a cycle. A change holds for accesses that are under way too.
+    read : Out, stream of `read_beat`, always ready
+        What reads found, in order.
+    commit : Out, stream of `commit`, always ready
+        What was written, in order, in the cycle from which the array's read port returns it.
+    error : Out, stream of `error_event`, always ready
+        ``MEMORY_ERROR``, with each response that has ``error`` set.
+    occupancy : Out(16)
+        Accesses that wait for their delay to pass.
+
+    Raises
+    ------
+    TypeError
+        If ``config`` is not a NodeConfig.
+    """
+
+    def __init__(self, *, config):
+        if not isinstance(config, NodeConfig):
+            raise TypeError(f"config must be a NodeConfig, not {config!r}")
+        self._config = config
+        self._meta = data.StructLayout({
+            "write": 1,
+            "strobe": config.beat_bytes,
+            "commit": commit(config),
+        })
+        self._adder = NearMemoryAdder(config=config, meta=self._meta)
+        super().__init__({
+            "access": In(stream.Signature(memory_access(config))),
+            "latency": In(16),
+            "read": Out(stream.Signature(read_beat(config), always_ready=True)),
+            "commit": Out(stream.Signature(commit(config), always_ready=True)),
+            "error": Out(stream.Signature(error_event(config), always_ready=True)),
+            "occupancy": Out(16),
+        })
+
+    @property
+    def minimum_latency(self):
+        # Delay queue, head, array, adder, response.
+        return 4 + self._adder.latency
+
+    @property
+    def interlock(self):
+        # Array, adder, and the write itself, which the read port does not see in the same cycle.
+        return 2 + self._adder.latency
+
+    def elaborate(self, platform):
+        m = Module()
+
+        config = self._config
+        access_layout = memory_access(config)
+        size_shift = ceil_log2(config.memory_bytes)
+
+        m.submodules.adder = adder = self._adder
+        m.submodules.array = array = Memory(shape=config.data_width, init=[],
+                                            depth=config.memory_bytes // config.beat_bytes)
+        array_read = array.read_port()
+        array_write = array.write_port(granularity=8)
+
+        # An access waits in the delay queue from its entry to its time. A whole queue of accesses
+        # that wait for each other at the array bounds its age.
+        depth = config.memory_max_latency + _DELAY_MARGIN
+        oldest = 0xFFFF + (depth + 1) * self.interlock
+        now = Signal(range(oldest + 1))
+        delayed = data.StructLayout({"access": access_layout, "entered": now.shape()})
+        m.submodules.delay = delay = StreamQueue(shape=delayed, depth=depth)
+        age = Signal.like(now)
+        m.d.sync += now.eq(now + 1)
+        m.d.comb += [
+            delay.i.valid.eq(self.access.valid),
+            delay.i.payload.access.eq(self.access.payload),
+            delay.i.payload.entered.eq(now),
+            self.access.ready.eq(delay.i.ready),
+            age.eq(now - delay.o.payload.entered),
+            self.occupancy.eq(delay.level),
+        ]
+
+        # Head: a register, so that the comparison below starts at flip-flops.
+        head_valid = Signal()
+        head = Signal(access_layout)
+        head_beat = head.address[config.beat_shift:size_shift]
+        issue = Signal()
+        due = Signal()
+        m.d.comb += [
+            # The queue itself takes 1 cycle, so an access of age 1 has not been delayed.
+            due.eq(age > self.latency),
+            delay.o.ready.eq(due & (~head_valid | issue)),
+        ]
+        with m.If(~head_valid | issue):
+            m.d.sync += [
+                head_valid.eq(delay.o.valid & due),
+                head.eq(delay.o.payload.access),
+            ]
+
+        # Writes between the two ports of the array: one place a cycle of the way.
+        on_way = data.StructLayout({"write": 1, "beat": head_beat.shape()})
+        way = [Signal(on_way, name=f"way_{place}") for place in range(self.interlock - 1)]
+        conflict = Cat(place.write & (place.beat == head_beat) for place in way).any()
+        head_outside = head.address[size_shift:].any()
+        m.d.comb += [
+            issue.eq(head_valid & ~(conflict & (~head.write | head.add.any()))),
+            array_read.addr.eq(head_beat),
+            array_read.en.eq(issue),
+        ]
+        m.d.sync += [
+            way[0].write.eq(issue & head.write & ~head_outside),
+            way[0].beat.eq(head_beat),
+        ]
+        for place, following in zip(way, way[1:]):
+            m.d.sync += following.eq(place)
+
+        # What comes with the array's output. Both go straight to the adder, which registers them.
+        # It never stalls, since its output is always taken: the places of ``way`` keep step with
+        # it.
+        found_valid = Signal()
+        found = Signal(access_layout)
+        found_outside = Signal()
+        m.d.sync += [
+            found_valid.eq(issue),
+            found.eq(head),
+            found_outside.eq(head_outside),
+        ]
+        meta = adder.i.payload.meta
+        m.d.comb += [
+            adder.i.valid.eq(found_valid),
+            adder.i.payload.dtype.eq(found.dtype),
+            adder.i.payload.add.eq(Mux(found.write, found.add, 0)),
+            adder.i.payload.old.eq(array_read.data),
+            # What is read passes the adder as a new value that is not added to.
+            adder.i.payload.new.eq(Mux(found.write, found.data,
+                                       Mux(found_outside, 0, array_read.data))),
+            meta.write.eq(found.write),
+            meta.strobe.eq(Mux(found.write & ~found_outside, found.strobe, 0)),
+            meta.commit.bytes.eq(Mux(found_outside, 0, popcount(found.strobe))),
+            meta.commit.error.eq(found_outside),
+            adder.o.ready.eq(1),
+        ]
+        for field in ("source", "tag", "last", "address", "tile"):
+            m.d.comb += meta.commit[field].eq(found[field])
+
+        result = adder.o.payload
+        m.d.comb += [
+            array_write.addr.eq(result.meta.commit.address[config.beat_shift:size_shift]),
+            array_write.data.eq(result.data),
+            array_write.en.eq(Mux(adder.o.valid, result.meta.strobe, 0)),
+        ]
+        m.d.sync += [
+            self.commit.valid.eq(adder.o.valid & result.meta.write),
+            self.commit.payload.eq(result.meta.commit),
+            self.read.valid.eq(adder.o.valid & ~result.meta.write),
+            self.read.payload.data.eq(result.data),
+            self.error.valid.eq(adder.o.valid & result.meta.commit.error),
+            self.error.payload.cause.eq(ErrorCause.MEMORY_ERROR),
+            self.error.payload.address.eq(result.meta.commit.address),
+            self.error.payload.tile.eq(result.meta.commit.tile),
+        ]
+        for field in ("source", "last", "error"):
+            m.d.sync += self.read.payload[field].eq(result.meta.commit[field])
+
+        return m

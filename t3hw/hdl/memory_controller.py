@@ -1,0 +1,172 @@
+"""Memory controller: two queues, arbitration, first touch, and a memory."""
+
+from amaranth import Module
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..config import NodeConfig
+from .arbiter import Arbiter
+from .axi_memory import AxiMemory
+from .builtin_memory import BuiltinMemory
+from .first_touch import FirstTouch
+from .seams import (Policy, clear_range, commit, error_event, memory_request, read_beat)
+from .stream_queue import StreamQueue
+
+__all__ = ["MemoryController", "memory_events"]
+
+#: Errors of the memory that wait for errors of first touch to be reported.
+_WAITING_ERRORS = 4
+
+#: What the performance counters count, a bit each, high for one cycle for each event or cycle.
+memory_events = data.StructLayout({
+    "compute_issue": 1,  # a request left the compute queue
+    "communication_issue": 1,  # a request left the communication queue
+    "compute_stall": 1,  # a request waits for the compute queue, which is full
+    "communication_stall": 1,  # a request waits for the communication queue, which is full
+    "forced": 1,  # the issue of this cycle is due to the starvation limit
+    "access": 1,  # the memory accepted an access
+})
+
+
+class MemoryController(wiring.Component):
+    """Order all requests to the memory, and carry them out.
+
+    The producer's requests go through the compute queue; those of the link and of the DMA engine
+    are merged, one beat each in turn, into the communication queue. The arbiter chooses between the
+    two queues for each beat, by a policy that can change at any time. Requests of one port reach
+    the memory in order; all requests take effect in the order in which the arbiter issues them.
+
+    Latency from ``compute`` to the memory 4 cycles, from ``ingress`` and ``dma`` 5, plus the
+    memory's own. Throughput one beat a cycle, as far as first touch and the memory keep it.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        The node's configuration. ``config.memory`` chooses the memory.
+
+    Attributes
+    ----------
+    memory : BuiltinMemory or AxiMemory
+        The memory, with its own latencies.
+
+    Members
+    -------
+    compute, ingress, dma : In, streams of `memory_request`
+        Beats of the producer, of the link, and of the DMA engine.
+    policy : In(Policy)
+        How the arbiter chooses.
+    starvation_limit : In(16)
+        Cycles that the communication queue waits at most when ``policy`` prefers compute; 0: for
+        ever.
+    latency : In(16)
+        Cycles that the built-in memory adds; without effect on ``m_axi``.
+    clear : In, stream of `clear_range`
+        First-touch entries to forget.
+    read : Out, stream of `read_beat`, always ready
+        Answers to reads, in the order of each source.
+    commit : Out, stream of `commit`, always ready
+        Answers to stores and updates, in the order of each source, when they are visible.
+    error : Out, stream of `error_event`, always ready
+        What first touch found, and ``MEMORY_ERROR``. If both find errors in every cycle for long,
+        some of the latter are left out.
+    events : Out(memory_events)
+        What the performance counters count.
+    aw, w, b, ar, r : streams of the AXI4 channels' structs
+        ``m_axi``, if ``config.memory`` is ``"axi"``.
+
+    Raises
+    ------
+    TypeError
+        If ``config`` is not a NodeConfig.
+    """
+
+    def __init__(self, *, config):
+        if not isinstance(config, NodeConfig):
+            raise TypeError(f"config must be a NodeConfig, not {config!r}")
+        self._config = config
+        members = {
+            "compute": In(stream.Signature(memory_request(config))),
+            "ingress": In(stream.Signature(memory_request(config))),
+            "dma": In(stream.Signature(memory_request(config))),
+            "policy": In(Policy),
+            "starvation_limit": In(16),
+            "latency": In(16),
+            "clear": In(stream.Signature(clear_range(config))),
+            "read": Out(stream.Signature(read_beat(config), always_ready=True)),
+            "commit": Out(stream.Signature(commit(config), always_ready=True)),
+            "error": Out(stream.Signature(error_event(config), always_ready=True)),
+            "events": Out(memory_events),
+        }
+        if config.memory == "axi":
+            self.memory = AxiMemory(config=config)
+            members |= {channel: self.memory.signature.members[channel] for channel in _CHANNELS}
+        else:
+            self.memory = BuiltinMemory(config=config)
+        super().__init__(members)
+
+    def elaborate(self, platform):
+        m = Module()
+
+        config = self._config
+        request = memory_request(config)
+        m.submodules.compute_queue = compute_queue = StreamQueue(
+            shape=request, depth=config.compute_queue)
+        m.submodules.merge = merge = Arbiter(shape=request, requesters=2)
+        m.submodules.communication_queue = communication_queue = StreamQueue(
+            shape=request, depth=config.communication_queue)
+        m.submodules.arbiter = arbiter = Arbiter(shape=request, requesters=2)
+        m.submodules.first_touch = first_touch = FirstTouch(config=config)
+        m.submodules.memory = memory = self.memory
+
+        wiring.connect(m, wiring.flipped(self.compute), compute_queue.i)
+        wiring.connect(m, wiring.flipped(self.ingress), merge.i[0])
+        wiring.connect(m, wiring.flipped(self.dma), merge.i[1])
+        wiring.connect(m, merge.o, communication_queue.i)
+        wiring.connect(m, compute_queue.o, arbiter.i[0])
+        wiring.connect(m, communication_queue.o, arbiter.i[1])
+        wiring.connect(m, arbiter.o, first_touch.request)
+        wiring.connect(m, wiring.flipped(self.clear), first_touch.clear)
+        wiring.connect(m, first_touch.access, memory.access)
+        wiring.connect(m, memory.read, wiring.flipped(self.read))
+        wiring.connect(m, memory.commit, wiring.flipped(self.commit))
+        m.d.comb += [
+            arbiter.policy.eq(self.policy),
+            arbiter.starvation_limit.eq(self.starvation_limit),
+            arbiter.occupancy.eq(memory.occupancy),
+        ]
+        if config.memory == "axi":
+            for channel in _CHANNELS:
+                wiring.connect(m, getattr(memory, channel), wiring.flipped(getattr(self, channel)))
+        else:
+            m.d.comb += memory.latency.eq(self.latency)
+
+        # Reports of first touch pass at once. Those of the memory have all the same cause, so one
+        # that finds no place is no loss.
+        m.submodules.reports = reports = Arbiter(shape=error_event(config), requesters=2)
+        m.submodules.memory_errors = memory_errors = StreamQueue(shape=error_event(config),
+                                                                 depth=_WAITING_ERRORS)
+        m.d.comb += [
+            reports.policy.eq(Policy.COMPUTE_FIRST),
+            reports.i[0].valid.eq(first_touch.error.valid),
+            reports.i[0].payload.eq(first_touch.error.payload),
+            memory_errors.i.valid.eq(memory.error.valid),
+            memory_errors.i.payload.eq(memory.error.payload),
+            reports.o.ready.eq(1),
+            self.error.valid.eq(reports.o.valid),
+            self.error.payload.eq(reports.o.payload),
+        ]
+        wiring.connect(m, memory_errors.o, reports.i[1])
+
+        m.d.comb += [
+            self.events.compute_issue.eq(arbiter.i[0].valid & arbiter.i[0].ready),
+            self.events.communication_issue.eq(arbiter.i[1].valid & arbiter.i[1].ready),
+            self.events.compute_stall.eq(self.compute.valid & ~self.compute.ready),
+            self.events.communication_stall.eq(merge.o.valid & ~merge.o.ready),
+            self.events.forced.eq(arbiter.forced),
+            self.events.access.eq(first_touch.access.valid & first_touch.access.ready),
+        ]
+
+        return m
+
+
+_CHANNELS = ("aw", "w", "b", "ar", "r")
