@@ -1,4 +1,4 @@
-"""The four element types: rounding once, adding with one rounding, and the one NaN that an addition gives."""
+"""The four element types: rounding once, adding with one rounding, the one NaN of an addition."""
 
 import ml_dtypes
 import numpy as np
@@ -36,9 +36,10 @@ def canonical(values, dtype):
 def add(a, b, dtype):
     """Element-wise sum, rounded once to nearest even; int32 wraps. What near-memory compute does.
 
-    bfloat16 and float16 are added in float32 and rounded again. That is the same as one rounding: rounding
-    a sum of two p-bit numbers first to q bits and then to p bits is innocuous where q >= 2p + 2 (Figueroa,
-    1995), and here p is 8 or 11 and q is 24. Sums below the normal range are exact in all formats.
+    bfloat16 and float16 are added in float32 and rounded again. That is the same as one rounding:
+    rounding a sum of two p-bit numbers first to q bits and then to p bits is innocuous where q is
+    at least 2p + 2 (Figueroa, 1995), and here p is 8 or 11 and q is 24. Sums below the normal range
+    are exact in all formats.
     """
     kind = _numpy_dtype(dtype)
     a = np.asarray(a, kind)
@@ -55,8 +56,8 @@ def round_once(values, dtype):
 
     NaN becomes the canonical one; integers are taken modulo 2**32.
 
-    ml_dtypes takes float64 to bfloat16 by way of float32, which rounds twice. Here float64 goes to float32
-    rounded to *odd*, so that the second rounding still sees that something was cut off.
+    ml_dtypes takes float64 to bfloat16 by way of float32, which rounds twice. Here float64 goes to
+    float32 rounded to *odd*, so that the second rounding still sees that something was cut off.
     """
     kind = _numpy_dtype(dtype)
     values = np.asarray(values)
@@ -82,6 +83,6 @@ def _to_float32_odd(values):
     bits = nearest.view(np.uint32)
     too_far = np.abs(nearest.astype(np.float64)) > np.abs(values)
     inexact = (nearest.astype(np.float64) != values) & ~np.isnan(values)
-    # One step toward zero truncates (infinity becomes the largest number); then the last bit is set.
+    # One step toward zero truncates (infinity becomes the largest number); then the bit is set.
     truncated = np.where(inexact & too_far, bits - np.uint32(1), bits)
     return np.where(inexact, truncated | np.uint32(1), truncated).view(np.float32)

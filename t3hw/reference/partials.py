@@ -15,9 +15,10 @@ def split(total, parts):
 def partial_products(a, b, dtype, devices):
     """Partial sums of ``a @ b``, one array of ``dtype`` a device, for K sliced over ``devices``.
 
-    Operands are rounded to ``dtype`` first. Products are summed in float32 in ascending order of k, a
-    multiplication and an addition at a time, so that every machine gives the same bits; the result is
-    rounded once to ``dtype``. int32 is exact modulo 2**32. A device whose slice of K is empty gives zeros.
+    Operands are rounded to ``dtype`` first. Products are summed in float32 in ascending order of k,
+    a multiplication and an addition at a time, so that every machine gives the same bits; the
+    result is rounded once to ``dtype``. int32 is exact modulo 2**32. A device whose slice of K is
+    empty gives zeros.
     """
     a = round_once(a, dtype)
     b = round_once(b, dtype)

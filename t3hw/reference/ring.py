@@ -1,8 +1,9 @@
 """The ring's collectives: which device adds which chunk, and in which order.
 
-A sum in a narrow format depends on its order, and a ring rounds at every hop. In bfloat16 the four values
-3, 256, 255, 256 give 772 in a ring (a float32 sum rounded once gives 768), and 256 followed by seven ones
-gives 256, 260 or 264 by position. That is a property of every ring with 16-bit transport, not an error.
+A sum in a narrow format depends on its order, and a ring rounds at every hop. In bfloat16 the four
+values 3, 256, 255, 256 give 772 in a ring (a float32 sum rounded once gives 768), and 256 followed
+by seven ones gives 256, 260 or 264 by position. That is a property of every ring with 16-bit
+transport, not an error.
 """
 
 import numpy as np
@@ -17,8 +18,9 @@ __all__ = ["chunk_bounds", "ring_all_gather", "ring_all_reduce", "ring_order",
 def chunk_bounds(total, devices, unit=1):
     """Where ``total`` rows are cut into one chunk a device: ``devices`` + 1 numbers.
 
-    Chunks hold whole units of ``unit`` rows where there are enough units for all devices, so that tiles are
-    cut at the output's edge only; else rows are dealt out one by one, and chunks may be empty.
+    Chunks hold whole units of ``unit`` rows where there are enough units for all devices, so that
+    tiles are cut at the output's edge only; else rows are dealt out one by one, and chunks may be
+    empty.
     """
     units = -(-total // unit)
     if units < devices:
@@ -34,8 +36,8 @@ def ring_order(chunk, devices):
 def ring_running_sums(partials, dtype, *, bounds=None, axis=0):
     """Every value that a chunk has on its way: ``{(device, chunk): array}``.
 
-    ``(device, chunk)`` is what that device has after its own addition, and thus what its memory holds in
-    the end for each chunk that it does not pass on untouched.
+    ``(device, chunk)`` is what that device has after its own addition, and thus what its memory
+    holds in the end for each chunk that it does not pass on untouched.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ def ring_running_sums(partials, dtype, *, bounds=None, axis=0):
     """
     devices = len(partials)
     kind = NUMPY_DTYPES[dtype]
-    # An array that has the type already keeps all its bits, NaN payloads included: it is only stored.
+    # An array that has the type already keeps all its bits, NaN payloads too: it is only stored.
     partials = [np.asarray(part) for part in partials]
     partials = [part if part.dtype == kind else round_once(part, dtype) for part in partials]
     if bounds is None:
@@ -79,4 +81,5 @@ def ring_all_gather(chunks, *, axis=0):
 
 def ring_all_reduce(partials, dtype, *, bounds=None, axis=0):
     """The whole reduced output: reduce-scatter, then all-gather."""
-    return ring_all_gather(ring_reduce_scatter(partials, dtype, bounds=bounds, axis=axis), axis=axis)
+    chunks = ring_reduce_scatter(partials, dtype, bounds=bounds, axis=axis)
+    return ring_all_gather(chunks, axis=axis)

@@ -141,8 +141,7 @@ class Device:
             burst_beats=dma["burst_beats_minus_1"] + 1, **latency)
 
     def reset(self):
-        """Take over a node in whatever state it is: clear all plans, close all regions, forget errors
-        and counts."""
+        """Take over a node in whatever state it is: forget plans, regions, errors and counts."""
         for plan in range(self.config.plans):
             self.clear(plan)
         for region in range(self.config.regions):
@@ -157,8 +156,9 @@ class Device:
     def program(self, device_plan):
         """Write a `DevicePlan` into the node's tables, and clear what it uses.
 
-        All devices of a ring must be programmed before one of them is armed: a packet of a plan that
-        the receiver has not cleared yet is refused as stale. Runs after that need no such barrier.
+        All devices of a ring must be programmed before one of them is armed: a packet of a plan
+        that the receiver has not cleared yet is refused as stale. Runs after that need no such
+        barrier.
         """
         check_device(device_plan, self.config)
         plan = device_plan.plan
@@ -261,8 +261,8 @@ class Device:
                     continue
                 missing.append(entry)
                 tile = entry.tile
-                lines.append(f"slot {entry.slot} (wg {tile.wg}, wf {tile.wf}, chunk {tile.chunk}, row "
-                             f"{tile.row}, column {tile.column}): {state['bytes']} of "
+                lines.append(f"slot {entry.slot} (wg {tile.wg}, wf {tile.wf}, chunk {tile.chunk}, "
+                             f"row {tile.row}, column {tile.column}): {state['bytes']} of "
                              f"{entry.expected} bytes")
                 if len(missing) == _NAMED_TILES:
                     break
@@ -333,7 +333,7 @@ class Device:
         self.write("CONTROL", **self.read("CONTROL") | {"policy": policy})
 
     def hold(self, held=True):
-        """Keep all commands that fire waiting until they are let go: no overlap, to compare with."""
+        """Keep commands that fire waiting until they are let go: no overlap, to compare with."""
         self.write("CONTROL", **self.read("CONTROL") | {"hold": int(held)})
 
     def set_memory_latency(self, cycles):

@@ -1,8 +1,9 @@
 """Functional device: what a node does, without its timing, behind the same registers.
 
-It shares no code with the hardware: it knows the register map, the configuration, and how the reference
-adds. Time is a sequence of steps, each of which carries out one thing that could happen next, chosen at
-random. So a plan, the runtime and a workload can be tried in seconds, in many orders of events.
+It shares no code with the hardware: it knows the register map, the configuration, and how the
+reference adds. Time is a sequence of steps, each of which carries out one thing that could happen
+next, chosen at random. So a plan, the runtime and a workload can be tried in seconds, in many
+orders of events.
 """
 
 import collections
@@ -61,7 +62,8 @@ class FunctionalDevice(Transport, Memory):
         header_bits = (4 + 2 + 2 + 1 + max(config.plans - 1, 1).bit_length() + 4 + config.wg_width
                        + max(config.wf_width, 1) + config.addr_width - config.beat_shift)
         self._header_words = -(-header_bits // config.data_width)
-        self._link_packets = max(1, config.link_credits // (config.burst_beats + self._header_words))
+        packet_words = config.burst_beats + self._header_words
+        self._link_packets = max(1, config.link_credits // packet_words)
         self._random = random.Random(seed)
         self._compute = collections.deque()
         self._communication = collections.deque()
@@ -187,7 +189,7 @@ class FunctionalDevice(Transport, Memory):
         return address - offset, whole, mask
 
     def _touch(self, region, writer):
-        if not region["first_touch"]:
+        if not (region["first_touch"] and region["tracked"]):
             return None
         return region["touch_offset"], self.plans[region["plan"]].epoch & 1, writer
 

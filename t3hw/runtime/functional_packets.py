@@ -26,7 +26,7 @@ class Packet:
 
 
 def command_packets(registers, config, memory, command, epoch):
-    """Packets of a command's tiles, one after the other; each is read from memory as it is asked for."""
+    """Packets of a command's tiles, one by one; each is read from memory as it is asked for."""
     route = registers.entry("ROUTE", command["route"])
     if not route["dma"]:
         return

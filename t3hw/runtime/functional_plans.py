@@ -8,8 +8,8 @@ __all__ = ["Plans"]
 
 
 class _Plan:
-    """One plan. ``full``: slots that are full; ``bytes``: of those that are partly counted; ``waiting``:
-    full tiles by command; ``last_full``: epoch in which a slot was last full."""
+    """One plan. ``full``: slots that are full; ``bytes``: of those that are partly counted;
+    ``waiting``: full tiles by command; ``last_full``: epoch in which a slot was last full."""
 
     def __init__(self):
         self.armed = self.done = self.timed_out = self.clearing = False
@@ -71,7 +71,7 @@ class Plans:
         self.fires = collections.deque(fire for fire in self.fires if fire["plan"] != number)
 
     def tick(self):
-        """Let a cycle pass: time-outs, and plans that are done. Returns those that are to be cleared."""
+        """Let a cycle pass: time-outs, and plans that are done. Returns those to be cleared."""
         clearing = []
         for number, plan in enumerate(self._plans):
             if plan.clearing:

@@ -14,7 +14,7 @@ def first_byte(address, strobe):
 
 
 class RegionMap:
-    """The region table of a node, by the entries that are enabled. ``registers`` holds all tables."""
+    """The region table of a node: entries that are enabled. ``registers`` holds all tables."""
 
     def __init__(self, registers, plans):
         self._registers = registers

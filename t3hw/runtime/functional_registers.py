@@ -10,7 +10,7 @@ __all__ = ["FunctionalRegisters"]
 
 
 class FunctionalRegisters:
-    """Registers and tables of a `FunctionalDevice`, ``node``, by their addresses in the register map."""
+    """Registers and tables of a `FunctionalDevice`, ``node``, by their addresses in the map."""
 
     def __init__(self, config, node):
         self._node = node
@@ -140,7 +140,8 @@ class FunctionalRegisters:
             return any(0 <= index - first < count for first, count, _ in owned)
         entries = [self.entry(name, index)] if (name, index) in self._written else []
         entries += [] if control is None else [control]
-        return any(entry["plan"] in busy and (name == "ROUTE" or entry["enable"] and entry["tracked"])
+        return any(entry["plan"] in busy
+                   and (name == "ROUTE" or entry["enable"] and entry["tracked"])
                    for entry in entries)
 
 

@@ -37,7 +37,7 @@ class FunctionalRing:
             device.advance = self.run
 
     def produce(self, device, beats):
-        """Give a device's producer stores to do: (address, data, strobe, wg, wf), a beat at most each."""
+        """Give a device's producer stores of a beat each: (address, data, strobe, wg, wf)."""
         self._work[device].extend(beats)
 
     @property

@@ -22,8 +22,8 @@ def _counter_registers():
 class Status:
     """Counters and errors, and the registers that show them.
 
-    ``values`` are the words of the registers that are cleared by writing ones. ``counts`` is a Counter
-    by name in lower case, live.
+    ``values`` are the words of the registers that are cleared by writing ones. ``counts`` is a
+    Counter by name in lower case, live.
     """
 
     def __init__(self, values):

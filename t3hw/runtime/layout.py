@@ -1,4 +1,4 @@
-"""How an output is cut: one chunk a device, tiles within a chunk, and where all of it lies in memory."""
+"""How an output is cut: one chunk a device, tiles within a chunk, and where it lies in memory."""
 
 import dataclasses
 import itertools
@@ -55,9 +55,10 @@ def cut(layout):
     """All chunks with their tiles.
 
     Tiles are cut at the edges of their chunk, so none lies across two. A tile's number,
-    ``wg << wf_shift | wf``, counts from 0 in each chunk: a workgroup's id is its place in its stage.
+    ``wg << wf_shift | wf``, counts from 0 in each chunk: a workgroup's id is its place in a stage.
     Numbers have no holes, since a plan is done when each of a range of slots is full. So where a
-    workgroup at a ragged edge has fewer rows than wavefronts, the next workgroup's numbers close up.
+    workgroup at a ragged edge has fewer rows than wavefronts, the next workgroup's numbers close
+    up.
     """
     chunks = []
     bounds = layout.bounds
@@ -85,7 +86,7 @@ def cut(layout):
 
 
 def _tiles(layout, rows, columns):
-    """Row, rows, column, columns of each tile of a chunk: workgroups row by row, wavefronts within."""
+    """Row, rows, column, columns of each tile of a chunk: workgroups by rows, wavefronts within."""
     height = -(-layout.tile_rows // layout.wavefronts)
     for top in range(0, rows, layout.tile_rows):
         bottom = min(top + layout.tile_rows, rows)
@@ -113,10 +114,11 @@ def check_address_mode(layout, beat_bytes):
     for name, value in (("pitch", layout.pitch), ("tile rows", layout.tile_rows),
                         ("tile row bytes", row_bytes)):
         if value & value - 1:
-            raise PlanError(f"{name} must be a power of two where tile_ids is 'address', not {value}")
+            raise PlanError(f"{name} must be a power of two where tile_ids is 'address', "
+                            f"not {value}")
     if layout.base % beat_bytes:
-        raise PlanError(f"base must be a multiple of the beat, {beat_bytes} bytes, where tile_ids is "
-                        f"'address', not {layout.base}")
+        raise PlanError(f"base must be a multiple of the beat, {beat_bytes} bytes, where tile_ids "
+                        f"is 'address', not {layout.base}")
     if row_bytes < beat_bytes:
         raise PlanError(f"tile row bytes must be at least a beat, {beat_bytes}, where tile_ids is "
                         f"'address', not {row_bytes}")

@@ -1,4 +1,4 @@
-"""Whether a plan fits a node, and whether plans fit beside each other. Refusals name value and limit."""
+"""Whether a plan fits a node, and plans beside each other. Refusals name value and limit."""
 
 import itertools
 
@@ -10,7 +10,7 @@ __all__ = ["check_device", "check_together"]
 
 
 def check_device(plan, config):
-    """Refuse, with `PlanError`, a `DevicePlan` that a node of this configuration cannot hold or do."""
+    """Refuse, with `PlanError`, a `DevicePlan` that a node of this configuration cannot do."""
     where = f"plan {plan.plan}, device {plan.device}"
 
     def at_most(what, value, limit):
@@ -25,7 +25,8 @@ def check_device(plan, config):
     at_most("tiles up to slot", plan.first_tile + len(plan.tiles) - 1, sizes["TILE"] - 1)
     at_most("commands up to number", plan.first_command + len(plan.commands) - 1,
             sizes["COMMAND"] - 1)
-    at_most("regions up to number", max(region.index for region in plan.regions), sizes["REGION"] - 1)
+    at_most("regions up to number", max(region.index for region in plan.regions),
+            sizes["REGION"] - 1)
     at_most("routes up to number", max(route.index for route in plan.routes), sizes["ROUTE"] - 1)
     at_most("first-touch map up to beat", plan.first_touch + plan.touch_beats - 1,
             config.touch_beats - 1)

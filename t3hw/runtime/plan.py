@@ -1,6 +1,6 @@
 """Plans of collectives: what to program into each device of a ring, as plain data.
 
-A plan is made here, can be printed, and is refused before anything is programmed if it does not fit.
+A plan is made here, can be printed, and is refused before anything is programmed if it cannot be.
 """
 
 import dataclasses
@@ -76,7 +76,7 @@ class Plan:
             check_device(device_plan, config)
 
     def next_free(self, *, alignment=64):
-        """Arguments for a further plan beside this one: table places, and a buffer behind this one's."""
+        """Arguments for a further plan: places in tables, and a buffer, behind this one's."""
         def behind(first, count):
             return max(getattr(one, first) + count(one) for one in self.device_plans)
 
@@ -112,23 +112,24 @@ class Plan:
             f"{cut.tile_rows} x {cut.tile_columns} in {cut.wavefronts} wavefront(s), ids by "
             f"{self.tile_ids}; a command each {self.granularity}",
         ]
-        lines += [f"  chunk {chunk.index}: {chunk.rows} x {chunk.columns} at row {chunk.row}, column "
-                  f"{chunk.column}, address {chunk.address:#x}, {len(chunk.tiles)} tiles"
+        lines += [f"  chunk {chunk.index}: {chunk.rows} x {chunk.columns} at row {chunk.row}, "
+                  f"column {chunk.column}, address {chunk.address:#x}, {len(chunk.tiles)} tiles"
                   for chunk in self.chunks]
         for one in self.device_plans:
             stages = ", ".join(f"{stage.chunk} {stage.role}" for stage in one.stages)
             lines += [
                 f"  device {one.device}: chunks {stages}",
-                f"    {len(one.tiles)} tiles from slot {one.first_tile}, {len(one.commands)} commands "
-                f"from {one.first_command}, {one.touch_beats} beats of first-touch map from "
-                f"{one.first_touch}",
+                f"    {len(one.tiles)} tiles from slot {one.first_tile}, {len(one.commands)} "
+                f"commands from {one.first_command}, {one.touch_beats} beats of first-touch map "
+                f"from {one.first_touch}",
             ]
             lines += [f"    region {region.index}: {region.base:#x} to {region.limit:#x} "
                       f"{region.action.lower().replace('_', ' ')}" for region in one.regions]
             lines.append(
                 f"    bytes: {one.traffic.producer_write_bytes} stored here, "
                 f"{one.traffic.remote_write_bytes} stored at the neighbour, "
-                f"{one.traffic.incoming_update_bytes} incoming, {one.traffic.dma_read_bytes} sent on")
+                f"{one.traffic.incoming_update_bytes} incoming, "
+                f"{one.traffic.dma_read_bytes} sent on")
         return "\n".join(lines)
 
 
@@ -157,7 +158,7 @@ def ring_reduce_scatter(*, m, n, dtype, devices, config, tile=(64, 64), wavefron
     base : int
         Address of the output's buffer; a multiple of the element.
     pitch : int, optional
-        Bytes from one row to the next; a multiple of the element. Rows follow each other if not given.
+        Bytes from one row to the next; a multiple of the element. If not given, rows have no gaps.
     scatter_dim : {0, 1}
         Dimension that is scattered. Columns lie chunk by chunk: see `t3hw.runtime.layout.Layout`.
     tile_ids : {"user", "address"}
@@ -239,7 +240,8 @@ def _layout(m, n, element_bytes, devices, tile, wavefronts, base, pitch, scatter
             raise PlanError(f"{name} must be a multiple of the element, {element_bytes} bytes, "
                             f"not {value}")
     if pitch < columns * element_bytes:
-        raise PlanError(f"pitch must be at least a row's {columns * element_bytes} bytes, not {pitch}")
+        raise PlanError(f"pitch must be at least a row's {columns * element_bytes} bytes, "
+                        f"not {pitch}")
     return layouts.Layout(m=m, n=n, element_bytes=element_bytes, devices=devices,
                           tile_rows=tile_rows, tile_columns=tile_columns, wavefronts=wavefronts,
                           base=base, pitch=pitch, scatter_dim=scatter_dim,
@@ -292,8 +294,8 @@ class _Builder:
         stages = [Stage(chunk=chunk, role=role) for chunk, role in zip(order, roles)
                   if self.chunks[chunk].tiles]
         if [stage.role for stage in stages] == ["remote"]:
-            # A device that waits for nothing is done as soon as it is armed, and a plan that is done
-            # takes no stores. So the only chunk of such an output is stored here and sent from here.
+            # A device that waits for nothing is done as soon as it is armed, and a plan that is
+            # done takes no stores. So the only chunk of such an output is stored here first.
             stages = [Stage(chunk=stages[0].chunk, role="forward")]
         return tuple(stages)
 
@@ -343,7 +345,9 @@ class _Builder:
                 "base": chunk.address, "limit": chunk.limit, "dtype": self.dtype, "tracked": True,
                 "wf_shift": self.layout.wf_shift}
             if roles[chunk.index] == "remote":
-                regions.append(Region(action="REMOTE_UPDATE", **fields))
+                # Its tiles are the neighbour's; here they have no slots.
+                regions.append(Region(action="REMOTE_UPDATE",
+                                      first_tile=self.places["first_tile"], **fields))
                 continue
             fields["first_tile"] = slots[chunk.index, 0, 0]
             if writers[chunk.index] == 1:

@@ -1,4 +1,4 @@
-"""What a plan consists of: plain, frozen records. Fields that the hardware has are named as in the register map."""
+"""What a plan consists of: frozen records, with the register map's names of fields."""
 
 import dataclasses
 
@@ -12,8 +12,8 @@ class PlanError(ValueError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A wavefront's part of the output, as every device sees it. ``row`` and ``column`` are its first
-    element in the output; ``wg`` and ``wf`` are what the producer sends with it."""
+    """A wavefront's part of the output, as every device sees it. ``row`` and ``column`` are its
+    first element in the output; ``wg`` and ``wf`` are what the producer sends with it."""
 
     chunk: int
     wg: int
@@ -33,7 +33,7 @@ class Tile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """One device's share of the output. An empty one has no tiles, and ``limit`` below ``address``."""
+    """One device's share of the output. An empty one has no tiles, and no byte up to ``limit``."""
 
     index: int
     row: int
@@ -48,7 +48,7 @@ class Chunk:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TileEntry:
-    """A tile in one device's tile table. ``command`` is None for a tile that no command waits for."""
+    """A tile in one device's tile table. ``command`` is None where no command waits for it."""
 
     slot: int
     tile: Tile
@@ -83,7 +83,7 @@ class Region:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Route:
-    """Where a command's tiles go. Source and destination of a tile are at these bases plus its offset."""
+    """Where a command's tiles go. A tile's offset counts from ``source`` and ``destination``."""
 
     index: int
     plan: int
@@ -118,8 +118,8 @@ class Command:
 class Stage:
     """One chunk of the producer's work, in the order in which it must be done.
 
-    ``role``: ``"remote"``: its stores go to the neighbour; ``"forward"``: it is stored here, and sent on
-    when complete; ``"keep"``: it is stored here, and stays.
+    ``role``: ``"remote"``: its stores go to the neighbour; ``"forward"``: it is stored here, and
+    sent on when complete; ``"keep"``: it is stored here, and stays.
     """
 
     chunk: int
@@ -128,7 +128,7 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """Bytes that one run moves on one device, by class; the counters of the same names must equal them."""
+    """Bytes that one run moves on one device; the counters of the same names must equal them."""
 
     producer_write_bytes: int
     remote_write_bytes: int
@@ -143,7 +143,7 @@ class Traffic:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DevicePlan:
-    """All that one device is programmed with. ``touch_beats`` counts entries of the first-touch map."""
+    """All that one device is programmed with. ``touch_beats``: entries of the first-touch map."""
 
     device: int
     plan: int

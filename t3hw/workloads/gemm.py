@@ -36,7 +36,7 @@ class Gemm:
 
     @functools.cached_property
     def partials(self):
-        """Each device's partial sum of the whole output: computed once, the same for all who look."""
+        """Each device's partial sum of the whole output, computed once."""
         return partial_products(self.a, self.b, self.dtype, self.devices)
 
     def reduced(self, plan):
@@ -52,8 +52,9 @@ class Gemm:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Burst:
-    """An AXI4 write of whole beats, incrementing. ``address`` is that of its first byte, and need not be a
-    multiple of the beat; ``data`` and ``strobes`` are those of all beats from the multiple below it on."""
+    """An AXI4 write of whole beats, incrementing. ``address`` is that of its first byte, and need
+    not be a multiple of the beat; ``data`` and ``strobes`` are those of all beats from the multiple
+    below it on."""
 
     address: int
     data: bytes
@@ -85,7 +86,7 @@ class Burst:
 
 
 def producer_stages(plan, device, partial, config, *, seed=None, split=0.0, shuffle=False):
-    """The stores of one device's producer: a list of `Burst` for each stage, stages in staggered order.
+    """The stores of one device's producer: a list of `Burst` for each stage, in staggered order.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ def producer_writes(plan, device, partial, config, **options):
 
 
 def _runs(tile, values, pitch):
-    """Address and bytes of each stretch of memory that a tile fills: its rows, or all of it at once."""
+    """Address and bytes of each stretch of memory that a tile fills: its rows, or all at once."""
     data = values.tobytes()
     if tile.row_bytes == pitch:
         yield tile.address, data

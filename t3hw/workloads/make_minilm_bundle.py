@@ -1,7 +1,7 @@
 """Make the bundled real input: activations and weight of one matrix of MiniLM, on a real text.
 
-``python -m t3hw.workloads.make_minilm_bundle MODEL`` reads ``model.safetensors`` and ``vocab.txt`` of
-all-MiniLM-L6-v2 from the folder MODEL, and writes ``minilm_fc2.npz``. See ``minilm_fc2.md``.
+``python -m t3hw.workloads.make_minilm_bundle MODEL`` reads ``model.safetensors`` and ``vocab.txt``
+of all-MiniLM-L6-v2 from the folder MODEL, and writes ``minilm_fc2.npz``. See ``minilm_fc2.md``.
 """
 
 import argparse
@@ -17,14 +17,15 @@ from t3hw.workloads.safetensors import read_tensor
 LAYER = 5
 HEADS = 12
 TEXT = (
-    "In tensor parallel training every accelerator multiplies its own slice of the matrices and is left "
-    "with a partial sum of the whole output. The sums must then be added across all of the devices "
-    "before the next layer can begin, and while the ring is busy the arithmetic units wait. Hiding that "
-    "communication behind the multiplication itself is what this machine was built for.")
+    "In tensor parallel training every accelerator multiplies its own slice of the matrices and is "
+    "left with a partial sum of the whole output. The sums must then be added across all of the "
+    "devices before the next layer can begin, and while the ring is busy the arithmetic units "
+    "wait. Hiding that communication behind the multiplication itself is what this machine was "
+    "built for.")
 
 
 def tokenize(text, vocabulary):
-    """Token ids of BERT's uncased WordPiece: the longest piece that the vocabulary has, again and again."""
+    """Token ids of BERT's uncased WordPiece: always the longest piece that the vocabulary has."""
     text = unicodedata.normalize("NFD", text.lower())
     text = "".join(letter for letter in text if unicodedata.category(letter) != "Mn")
     tokens = ["[CLS]"]

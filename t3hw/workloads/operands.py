@@ -18,7 +18,7 @@ _DTYPE = "bfloat16"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Operands:
-    """``a`` (M x K) and ``b`` (K x N), both of ``dtype``; ``source`` says in words where they are from."""
+    """``a`` (M x K) and ``b`` (K x N) of type ``dtype``; ``source`` says where they are from."""
 
     a: np.ndarray
     b: np.ndarray

@@ -12,9 +12,10 @@ __all__ = ["EXPLANATION", "load"]
 _BUNDLE = "minilm_fc2.npz"
 
 EXPLANATION = """\
-The input is real: the second matrix (FC-2) of the last encoder layer of all-MiniLM-L6-v2, 1536 inputs by 384
-outputs, and the activations that reach it for a text of 73 tokens. As in tensor-parallel training, each
-device holds its slice of the 1536 inputs, and computes a partial sum of the whole 73 x 384 output."""
+The input is real: the second matrix (FC-2) of the last encoder layer of all-MiniLM-L6-v2, 1536
+inputs by 384 outputs, and the activations that reach it for a text of 73 tokens. As in
+tensor-parallel training, each device holds its slice of the 1536 inputs, and computes a partial sum
+of the whole 73 x 384 output."""
 
 
 def load(dtype="float16", *, rows=None, columns=None):
@@ -23,8 +24,8 @@ def load(dtype="float16", *, rows=None, columns=None):
     Parameters
     ----------
     dtype : str
-        Element type. The bundle holds float16; int32 takes the numbers as fixed point with 8 bits behind
-        the point.
+        Element type. The bundle holds float16; int32 takes the numbers as fixed point with 8 bits
+        behind the point.
     rows, columns : int, optional
         Take that many tokens and outputs from the beginning; all if not given.
 

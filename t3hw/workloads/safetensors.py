@@ -24,8 +24,8 @@ def read_tensor(path, name):
     Raises
     ------
     InputError
-        If the file cannot be read or is no safetensors file, or the tensor is not in it or has a type that
-        numpy cannot hold.
+        If the file cannot be read or is no safetensors file, or the tensor is not in it or has a
+        type that numpy cannot hold.
     """
     try:
         with Path(path).open("rb") as file:

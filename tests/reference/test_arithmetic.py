@@ -15,7 +15,7 @@ NAN = {"float32": 0x7FC00000, "bfloat16": 0x7FC0, "float16": 0x7E00}
 
 
 def nearest_even(value, dtype):
-    """An exact rational rounded to ``dtype``, as a float (which holds every value of the formats)."""
+    """An exact rational rounded to ``dtype``, as a float, which holds every value of it."""
     precision, least, _ = FORMATS[dtype]
     if value == 0:
         return 0.0

@@ -94,7 +94,8 @@ def test_partials_are_products_and_empty_slices_give_zeros(dtype):
     partials = partial_products(a, b, dtype, 3)
     assert [part.dtype for part in partials] == [NUMPY_DTYPES[dtype]] * 3
     assert not partials[0].any()         # K = 2 over 3 devices leaves one without work
-    exact = np.asarray(round_once(a, dtype), np.float64) @ np.asarray(round_once(b, dtype), np.float64)
+    exact = (np.asarray(round_once(a, dtype), np.float64)
+             @ np.asarray(round_once(b, dtype), np.float64))
     got = sum(np.asarray(part, np.float64) for part in partials)
     assert np.allclose(got, exact, rtol=0.02, atol=0.02)
     assert got.any()

@@ -1,4 +1,4 @@
-"""What the runtime's tests share: a ring of functional devices with drivers, and a run of a plan on it."""
+"""What the runtime's tests share: a ring of functional devices with drivers, and a run on it."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The driver: what it refuses, what it says when a plan is late, and what the functional device answers."""
+"""The driver: what it refuses, what it says of a late plan, what the functional device answers."""
 
 import dataclasses
 
@@ -38,7 +38,8 @@ class Altered(Transport):
 def small_ring(devices=3, *, config=CONFIG, **changes):
     plan = ring_reduce_scatter(**dict(m=6, n=4, dtype="float32", devices=devices, tile=(2, 4),
                                       config=config) | changes)
-    gemm = random_gemm(m=plan.layout.m, n=plan.layout.n, k=6, dtype=plan.dtype, devices=devices, seed=1)
+    gemm = random_gemm(m=plan.layout.m, n=plan.layout.n, k=6, dtype=plan.dtype, devices=devices,
+                       seed=1)
     ring = DrivenRing(devices, config)
     ring.program(plan)
     return ring, plan, gemm
@@ -54,10 +55,11 @@ def test_presets_are_recognised(name):
 
 
 def test_a_configuration_without_a_name_is_made_from_its_capabilities():
-    config = NodeConfig(data_width=128, addr_width=40, wg_width=9, wf_width=2, tiles=64, commands=32,
-                        regions=7, routes=3, plans=5, dtypes=["float16", "int32"], touch_bytes=4096,
-                        memory="axi", memory_bytes=1 << 20, burst_beats=8, outstanding_reads=3,
-                        memory_max_latency=77, link_max_latency=99, tracker_sets=4, tracker_ways=2)
+    config = NodeConfig(data_width=128, addr_width=40, wg_width=9, wf_width=2, tiles=64,
+                        commands=32, regions=7, routes=3, plans=5, dtypes=["float16", "int32"],
+                        touch_bytes=4096, memory="axi", memory_bytes=1 << 20, burst_beats=8,
+                        outstanding_reads=3, memory_max_latency=77, link_max_latency=99,
+                        tracker_sets=4, tracker_ways=2)
     found = Device(FunctionalDevice(config)).config
     for field in dataclasses.fields(config):
         if field.name not in ("name", "id_width", "compute_queue", "communication_queue",
@@ -114,14 +116,16 @@ def test_a_plan_for_a_larger_node_is_refused_before_anything_is_written():
 
 
 @pytest.mark.parametrize("address", [
-    0x001, 0x036, 0x034, 0x0FC, 0x3FC, register_address("COUNTER_CONTROL"), 0x40000, 0x80000, 0xFFFFC])
+    0x001, 0x036, 0x034, 0x0FC, 0x3FC, register_address("COUNTER_CONTROL"), 0x40000, 0x80000,
+    0xFFFFC])
 def test_reads_of_nothing_are_refused(address):
     with pytest.raises(BusError, match=f"read at {address:#07x}"):
         FunctionalDevice(CONFIG).read32(address)
 
 
 @pytest.mark.parametrize("address, value", [
-    (register_address("PRODUCT_ID"), 1), (register_address("ERROR_COUNT"), 0), (0x02E, 1), (0x034, 1),
+    (register_address("PRODUCT_ID"), 1), (register_address("ERROR_COUNT"), 0), (0x02E, 1),
+    (0x034, 1),
     (register_address("CONTROL"), 3),
     (register_address("MEMORY_LATENCY"), CONFIG.memory_max_latency + 1),
     (entry_address("PLAN", CONFIG.plans), 1), (entry_address("REGION", CONFIG.regions), 1),
@@ -155,7 +159,7 @@ def test_a_late_plan_names_its_missing_tiles(poll):
     ring, plan, gemm = small_ring()
     for driver in ring.drivers:
         driver.arm()
-    # Device 1 produces nothing: device 0 never gets its first chunk from it, device 1 nothing of its own.
+    # Device 1 produces nothing: device 0 gets nothing from it, and it has nothing of its own.
     for device in (0, 2):
         ring.produce(plan, gemm.partials, device=device)
     ring.model.run(2000)
@@ -220,8 +224,8 @@ def test_a_stopped_plan_leaves_nothing_behind(seed):
 
 def send(device, **changes):
     beat = device.config.beat_bytes
-    fields = dict(op="UPDATE", dtype="FLOAT32", tracked=True, plan=0, epoch=1, wg=0, wf=0, address=0,
-                  data=np.zeros(beat, np.uint8), strobe=np.ones(beat, bool)) | changes
+    fields = dict(op="UPDATE", dtype="FLOAT32", tracked=True, plan=0, epoch=1, wg=0, wf=0,
+                  address=0, data=np.zeros(beat, np.uint8), strobe=np.ones(beat, bool)) | changes
     device.rx.append(Packet(**fields))
     device.advance(20)
 
@@ -229,8 +233,8 @@ def send(device, **changes):
 def standing_alone(first_touch=True, expected=16, **changes):
     """A device with one region of 64 bytes, two tiles and no command."""
     device = FunctionalDevice(CONFIG)
-    fields = dict(enable=1, action="LOCAL_UPDATE", dtype="FLOAT32", tracked=1, first_touch=first_touch,
-                  accept_update=1, plan=0, base=0, limit=63) | changes
+    fields = dict(enable=1, action="LOCAL_UPDATE", dtype="FLOAT32", tracked=1,
+                  first_touch=first_touch, accept_update=1, plan=0, base=0, limit=63) | changes
     for table, index, entry in (
             ("TILE", 0, {"expected": expected, "command": NO_COMMAND}),
             ("TILE", 1, {"expected": expected, "command": NO_COMMAND}),
@@ -415,8 +419,9 @@ def test_settings_reach_the_registers_and_reset_takes_over():
     driver.set_link(latency=6, interval=7)
     driver.set_hold_timeout(8)
     values = device.registers.values
-    assert [values[name] for name in ("CONTROL", "STARVATION_LIMIT", "MEMORY_LATENCY", "LINK_LATENCY",
-                                      "LINK_INTERVAL", "HOLD_TIMEOUT")] == [2, 77, 5, 6, 7, 8]
+    assert [values[name] for name in ("CONTROL", "STARVATION_LIMIT", "MEMORY_LATENCY",
+                                      "LINK_LATENCY", "LINK_INTERVAL", "HOLD_TIMEOUT")] == [2, 77,
+                                      5, 6, 7, 8]
     with pytest.raises(BusError):
         driver.set_memory_latency(CONFIG.memory_max_latency + 1)
     ring, plan, _ = small_ring()

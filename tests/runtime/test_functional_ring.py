@@ -1,4 +1,5 @@
-"""Whole reduce-scatters on rings of functional devices: same bits and exact traffic, in any order of events."""
+"""Reduce-scatters on rings of functional devices: same bits, exact traffic, in any order of
+events."""
 
 import random
 
@@ -67,7 +68,8 @@ def test_traffic_is_that_of_the_paper_where_chunks_are_equal(devices):
         assert traffic.remote_write_bytes * devices == output
 
 
-@pytest.mark.parametrize("tile_rows, tile_columns, pitch, m, n", [(4, 16, 64, 23, 31), (2, 8, 16, 9, 5)])
+@pytest.mark.parametrize("tile_rows, tile_columns, pitch, m, n", [
+    (4, 16, 64, 23, 31), (2, 8, 16, 9, 5)])
 @pytest.mark.parametrize("devices", [2, 3, 4])
 def test_tile_ids_by_address(tile_rows, tile_columns, pitch, m, n, devices):
     config = CONFIGS["small"]
@@ -102,7 +104,8 @@ def test_nan_infinity_and_signed_zero(dtype):
     payload[4] |= 1 << 8 * kind.itemsize - 1
     rng = np.random.default_rng(4)
     partials = [payload[rng.integers(0, 7, (12, 11))].view(kind) for _ in range(3)]
-    plan = ring_reduce_scatter(m=12, n=11, dtype=dtype, devices=3, tile=(2, 4), config=CONFIGS["small"])
+    plan = ring_reduce_scatter(m=12, n=11, dtype=dtype, devices=3, tile=(2, 4),
+                               config=CONFIGS["small"])
     ring = DrivenRing(3, CONFIGS["small"])
     ring.program(plan)
     ring.run(plan, partials)
@@ -123,7 +126,7 @@ def test_bfloat16_rounding_at_every_hop_on_the_devices():
 
 
 def test_a_thousand_runs_of_changing_shapes_without_a_reset():
-    """Stale state shows at the second run, at a wrap of the epoch, or at another shape in its place."""
+    """Stale state shows at the second run, at a wrap of the epoch, or at another shape."""
     config = PRESETS["wide"]
     ring = DrivenRing(3, config, seed=11)
     ring.model.paces = [1] * 6
@@ -131,8 +134,8 @@ def test_a_thousand_runs_of_changing_shapes_without_a_reset():
     runs = 0
     for turn in range(30):
         m, n = shapes[turn % 3]
-        plan = ring_reduce_scatter(m=m, n=n, dtype="float16", devices=3, tile=(4, 16), config=config,
-                                   base=2 * (turn % 5))
+        plan = ring_reduce_scatter(m=m, n=n, dtype="float16", devices=3, tile=(4, 16),
+                                   config=config, base=2 * (turn % 5))
         ring.program(plan)
         for repeat in range(34):
             gemm = random_gemm(m=m, n=n, k=3, dtype="float16", devices=3, seed=runs)
@@ -152,7 +155,8 @@ def test_a_fast_rank_runs_into_the_next_iteration(slow):
     ring = DrivenRing(3, config, seed=slow)
     ring.model.paces = [1] * 6
     ring.program(plan)
-    gemms = [random_gemm(m=12, n=8, k=6, dtype="float32", devices=3, seed=seed) for seed in range(20)]
+    gemms = [random_gemm(m=12, n=8, k=6, dtype="float32", devices=3, seed=seed)
+             for seed in range(20)]
     started = [0] * 3
     finished = [0] * 3
     was_held = False

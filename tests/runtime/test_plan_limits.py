@@ -1,4 +1,4 @@
-"""Plans: every shape can be cut, exactly full is accepted, one more is refused with value and limit."""
+"""Plans: any shape can be cut, exactly full is accepted, one more refused with value and limit."""
 
 import dataclasses
 import json
@@ -20,9 +20,11 @@ def plan_of(config=CONFIG, **changes):
 
 @pytest.mark.parametrize("scatter_dim", [0, 1])
 @pytest.mark.parametrize("devices", [2, 3, 4, 7, 8])
-@pytest.mark.parametrize("m, n", [(1, 1), (73, 4), (4, 73), (127, 1), (129, 3), (1, 127), (8, 8), (7, 9)])
+@pytest.mark.parametrize("m, n", [
+    (1, 1), (73, 4), (4, 73), (127, 1), (129, 3), (1, 127), (8, 8), (7, 9)])
 def test_chunks_and_tiles_cover_the_output_once(m, n, devices, scatter_dim):
-    plan = plan_of(m=m, n=n, devices=devices, scatter_dim=scatter_dim, tile=(16, 16), dtype="float32")
+    plan = plan_of(m=m, n=n, devices=devices, scatter_dim=scatter_dim, tile=(16, 16),
+                   dtype="float32")
     elements = set()
     places = set()
     for chunk in plan.chunks:
@@ -114,7 +116,8 @@ def test_a_second_route_where_offsets_need_more_than_32_bits():
 
 @pytest.mark.parametrize("limit, exact, more, message", [
     # 4 devices, 16 x 16 in tiles of 4 x 4: 12 tiles, 8 commands, 4 regions, 1 route a device.
-    ({"tiles": 16}, {"first_tile": 4}, {"first_tile": 5}, "tiles up to slot 16 exceeds the limit of 15"),
+    ({"tiles": 16}, {"first_tile": 4}, {"first_tile": 5},
+     "tiles up to slot 16 exceeds the limit of 15"),
     ({"commands": 8}, {}, {"first_command": 1}, "commands up to number 8 exceeds the limit of 7"),
     ({"regions": 4}, {}, {"first_region": 1}, "regions up to number 4 exceeds the limit of 3"),
     ({"routes": 1}, {}, {"first_route": 1}, "routes up to number 1 exceeds the limit of 0"),
@@ -125,7 +128,8 @@ def test_a_second_route_where_offsets_need_more_than_32_bits():
      "last byte of region 3 1025 exceeds the limit of 1023"),
     ({"memory": "axi", "memory_bytes": 0, "addr_width": 16}, {"base": 65024}, {"base": 65026},
      "exceeds the limit of 65535"),
-    ({"wg_width": 4}, {"tile": (1, 4)}, {"tile": (1, 3)}, "workgroup .* 16 exceeds the limit of 15"),
+    ({"wg_width": 4}, {"tile": (1, 4)}, {"tile": (1, 3)},
+     "workgroup .* 16 exceeds the limit of 15"),
     ({"wf_width": 1}, {"wavefronts": 2}, {"wavefronts": 4},
      "wavefront bits of region 0 2 exceeds the limit of 1"),
     ({"dtypes": ["float16"]}, {}, {"dtype": "bfloat16"},
@@ -144,15 +148,17 @@ def test_the_tile_tables_last_slot_counts_tiles_of_the_largest_chunks():
     with pytest.raises(PlanError, match="tiles up to slot 65 exceeds the limit of 63"):
         plan_of(config, m=63, n=4, devices=2, tile=(1, 2), first_tile=4)
     # What no table of the ring can hold is refused before it is cut.
-    with pytest.raises(PlanError, match="130 tiles of the output are more than 2 tile tables of 64"):
+    with pytest.raises(PlanError, match="130 tiles .* are more than 2 tile tables of 64"):
         plan_of(config, m=65, n=4, devices=2, tile=(1, 2))
     with pytest.raises(PlanError, match="1000000000000 tiles"):
         plan_of(config, m=1_000_000, n=1_000_000, devices=2, tile=(1, 1))
 
 
 @pytest.mark.parametrize("exact, more, message", [
-    ({"m": 131070, "n": 1, "tile": (65535, 1)}, {"m": 131072, "n": 1, "tile": (65536, 1)}, "rows of tile"),
-    ({"m": 2, "n": 32767, "tile": (1, 32767)}, {"m": 2, "n": 32768, "tile": (1, 32768)}, "row bytes of"),
+    ({"m": 131070, "n": 1, "tile": (65535, 1)}, {"m": 131072, "n": 1, "tile": (65536, 1)},
+     "rows of tile slot 0 65536 exceeds the limit of 65535"),
+    ({"m": 2, "n": 32767, "tile": (1, 32767)}, {"m": 2, "n": 32768, "tile": (1, 32768)},
+     "row bytes of tile slot 0 65536 exceeds the limit of 65535"),
     ({"m": 510, "n": 16384, "tile": (255, 16384)}, {"m": 512, "n": 16384, "tile": (256, 16384)},
      "expected bytes of tile slot 0 16777216 exceeds the limit of 16777215"),
 ])

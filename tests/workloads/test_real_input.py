@@ -1,4 +1,4 @@
-"""The bundled input is what it says; the user's own is read, or refused with a message that helps."""
+"""The bundled input is what it says; the user's own is read, or refused with a helpful message."""
 
 import json
 import struct
@@ -155,7 +155,8 @@ def test_other_mistakes_are_refused(tmp_path):
 @pytest.mark.parametrize("given, message", [
     ({"a": "A.npy"}, "a, b go together: b missing"),
     ({"a": "A.npy", "weights": "w"}, "a, b go together: b missing; weights not wanted"),
-    ({"weights": "w", "tensor": "t"}, "activations, tensor, weights go together: activations missing"),
+    ({"weights": "w", "tensor": "t"},
+     "activations, tensor, weights go together: activations missing"),
     ({"a": "A.npy", "b": "B.npy", "tensor": "t"}, "a, b go together: tensor not wanted"),
 ])
 def test_files_that_do_not_go_together_are_refused(given, message):
