@@ -1,6 +1,6 @@
 """DMA engine: 2-D blocks of memory become packets for the neighbour."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
@@ -17,9 +17,9 @@ _PAGE_SHIFT = 12
 #: What a block hands on, unchanged, to each of its packets.
 _IDS = ("op", "dtype", "tracked", "plan", "epoch", "wg", "wf")
 
-#: Which part of the engine has work: ``address`` a block whose reads are not all asked for, ``reads``
-#: bursts that are asked for and not yet wholly in packets, ``data`` beats in the buffer, ``packet`` a
-#: beat at the engine's output.
+#: Which part of the engine has work: ``address`` a block whose reads are not all asked for,
+#: ``reads`` bursts that are asked for and not yet wholly in packets, ``data`` beats in the buffer,
+#: ``packet`` a beat at the engine's output.
 dma_busy = data.StructLayout({"address": 1, "reads": 1, "data": 1, "packet": 1})
 
 #: The first read of a command was issued; ``stamp`` is that of the command's `t3hw.hdl.seams.fire`.
@@ -29,8 +29,8 @@ first_read = data.StructLayout({"stamp": STAMP_WIDTH})
 def _description(config):
     """What the packet side must know of a burst, written when the read is issued.
 
-    ``destination`` counts in beats and is given where ``row`` is set: a row's later bursts follow on.
-    ``skip`` and ``end`` are the first byte of the first beat and the last byte of the last beat.
+    ``destination`` counts in beats and is given where ``row`` is set: a row's later bursts follow
+    on. ``skip`` and ``end`` are the first byte of the first beat and the last byte of the last.
     """
     fields = block(config).members
     return data.StructLayout({
@@ -49,21 +49,22 @@ def _description(config):
 class DmaEngine(wiring.Component):
     """Read 2-D blocks, and send each read burst as a packet.
 
-    A row becomes as few bursts as the 4 KiB rule and ``burst_beats`` allow. Strobes cut a row's first
-    and last beat to the row's bytes. A packet's addresses follow each other, and may cross 4 KiB where
-    the source does not.
+    A row becomes as few bursts as the 4 KiB rule and ``burst_beats`` allow. Strobes cut a row's
+    first and last beat to the row's bytes. A packet's addresses follow each other, and may cross
+    4 KiB where the source does not.
 
     A burst is asked for only if its description finds room in a queue of ``outstanding_reads``. The
-    description stays there until the burst's last beat moves to the output, and the data buffer holds
-    ``outstanding_reads`` whole bursts: read data always has room, and a consumer that is not ready
-    stops the reads.
+    description stays there until the burst's last beat moves to the output, and the data buffer
+    holds ``outstanding_reads`` whole bursts: read data always has room, and a consumer that is not
+    ready stops the reads.
 
-    A beat that was read with an error is sent with no strobe. A block of no rows or no bytes takes a
-    place in the queue, and is done in its turn.
+    A beat that was read with an error is sent with no strobe. A block of no rows or no bytes takes
+    a place in the queue, and is done in its turn.
 
-    Latency 1 cycle from a block to its first read request, 2 cycles from a data beat to its packet beat,
-    1 cycle from the block's last packet beat to ``done``. Throughput one burst and one beat a cycle,
-    across rows and blocks, while latency + 2 cycles of reads fit in ``outstanding_reads`` bursts.
+    Latency 1 cycle from a block to its first read request, 2 cycles from a data beat to its packet
+    beat, 1 cycle from the block's last packet beat to ``done``. Throughput one burst and one beat a
+    cycle, across rows and blocks, while ``outstanding_reads`` bursts last for the memory's latency
+    and 2 cycles.
 
     Parameters
     ----------
@@ -73,8 +74,8 @@ class DmaEngine(wiring.Component):
     Members
     -------
     block : In(stream of block)
-        What to move. ``ready`` depends on ``read.ready`` in the same cycle. If source and destination
-        differ in their offset within a beat, the destination's offset is not used.
+        What to move. ``ready`` depends on ``read.ready`` in the same cycle. If source and
+        destination differ in their offset within a beat, the destination's is not used.
     read : Out(stream of read_burst)
         Read requests.
     data : In(always-ready stream of read_beat)
@@ -139,34 +140,41 @@ class DmaEngine(wiring.Component):
         config = self._config
         shift = config.beat_shift
         active = Signal()
-        # ``source`` and ``destination`` are those of the current row, ``rows`` counts it.
+        # ``source``, ``destination`` and ``rows`` become those of the current row.
         current = Signal(block(config))
         empty = Signal()
         opening = Signal()  # no burst of the block is issued yet
         fresh = Signal()  # no burst of the row is issued yet
+        beat = Signal(config.addr_width - shift)  # first of the burst
+        after = Signal.like(beat)  # first after the burst before
 
-        # Counts of beats are one less than what they count, as the bursts' lengths are.
-        row_end = Signal(len(current.row_bytes) + 1)
-        row_left = Signal(len(row_end) - shift)
-        beat = Signal(config.addr_width - shift)
-        left = Signal.like(row_left)
+        # A row has row_span // B + 1 beats, and one more if the rest of row_span reaches beyond a
+        # beat from where the row starts. Lengths are one less than the beats that they count.
+        row_span = Signal.like(current.row_bytes)  # bytes of a row, less one
+        left = Signal(len(row_span) - shift)  # from the next burst on, without that one more
+        row_end = Signal(shift + 1)
+        carry = Signal()
         limit = Signal.like(self.read.p.beats)
-        beats = Signal.like(self.read.p.beats)
+        difference = Signal(len(left) + 2)
         row_done = Signal()
         finished = Signal()
+        beats = Signal.like(self.read.p.beats)
         issue = Signal()
 
         offset = current.source[:shift]
-        # To the page's end there are as many beats as the inverted address counts. Where that is more
-        # than a burst, some bit above the burst's length is set.
+        # To the page's end there are as many beats as the inverted address counts. Where that is
+        # more than a burst, some bit above the burst's length is set.
         room = ~beat[:_PAGE_SHIFT - shift]
         above = room[len(limit):]
         m.d.comb += [
-            limit.eq(room[:len(limit)] | above.any().replicate(len(limit)) if len(above) else room),
-            row_end.eq(current.row_bytes + offset - 1),
-            row_left.eq(Mux(fresh, row_end[shift:], left)),
-            row_done.eq(row_left <= limit),
-            beats.eq(Mux(row_done, row_left, limit)),
+            beat.eq(Mux(fresh, current.source[shift:], after)),
+            limit.eq(room[:len(limit)] | Cat(above, 0).any().replicate(len(limit))),
+            row_end.eq(row_span[:shift] + offset),
+            carry.eq(fresh & row_end[shift]),
+            # left + carry - limit - 1 in one carry chain, which both counts down and compares.
+            difference.eq(Cat(1, left) + Cat(carry, ~limit, Const(~0, len(left) - len(limit)))),
+            row_done.eq(~difference[-1]),
+            beats.eq(Mux(row_done, left + carry, limit)),
             finished.eq(empty | (row_done & (current.rows == 1))),
 
             self.read.valid.eq(active & ~empty & description.ready),
@@ -198,14 +206,15 @@ class DmaEngine(wiring.Component):
                 empty.eq((self.block.p.rows == 0) | (self.block.p.row_bytes == 0)),
                 opening.eq(1),
                 fresh.eq(1),
-                beat.eq(self.block.p.source[shift:]),
+                row_span.eq(self.block.p.row_bytes - 1),
+                left.eq((self.block.p.row_bytes - 1)[shift:]),
             ]
         with m.Elif(issue):
             m.d.sync += [
                 opening.eq(0),
                 fresh.eq(row_done),
-                left.eq(row_left - limit - 1),
-                beat.eq(Mux(row_done, next_source[shift:], beat + limit + 1)),
+                left.eq(Mux(row_done, row_span[shift:], difference[1:-1])),
+                after.eq(beat + limit + 1),
             ]
             with m.If(row_done):
                 m.d.sync += [
@@ -221,12 +230,11 @@ class DmaEngine(wiring.Component):
         config = self._config
         shift = config.beat_shift
         packet = self.packet.p
-        # Of the output register: an empty block (then ``packet.valid`` is 0), the block's last beat,
-        # whether the block had an error up to here, the command's last block.
-        ghost = Signal()
-        block_end = Signal()
-        failed = Signal()
-        last = Signal()
+        # Of what is in the output register:
+        ghost = Signal()  # no beat, but an empty block
+        block_end = Signal()  # the block's last beat
+        failed = Signal()  # the block had an error up to here
+        last = Signal()  # the command's last block
         strobed = Signal.like(self.bytes)
         advance = Signal()
         take = Signal()
@@ -262,10 +270,12 @@ class DmaEngine(wiring.Component):
             ]
         with m.If(take):
             m.d.sync += [
-                address.eq(Mux(description.p.row & first_beat, description.p.destination, address + 1)),
+                address.eq(
+                    Mux(description.p.row & first_beat, description.p.destination, address + 1)),
                 packet.data.eq(beat.p.data),
                 packet.strobe.eq(Cat(
-                    ~error & (skip <= byte) & (byte <= end) for byte in range(config.beat_bytes))),
+                    ~error & (skip <= byte) & (byte <= end)
+                    for byte in range(config.beat_bytes))),
                 packet.last.eq(last_beat),
                 *(packet[name].eq(description.p[name]) for name in _IDS),
                 strobed.eq(Mux(error, 0, end - skip + 1)),

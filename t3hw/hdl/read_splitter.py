@@ -12,8 +12,8 @@ __all__ = ["ReadSplitter"]
 class ReadSplitter(wiring.Component):
     """Ask for each beat of a burst, in order; ``last`` marks the burst's last beat.
 
-    Latency 1 cycle from ``burst`` to ``request``, which comes from registers; throughput one request a
-    cycle, without a gap between bursts.
+    Latency 1 cycle from ``burst`` to ``request``, which comes from registers; throughput one
+    request a cycle, without a gap between bursts.
 
     Parameters
     ----------

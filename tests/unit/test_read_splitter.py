@@ -35,7 +35,7 @@ def split(config, bursts, *, seed=0, offer=1.0, take=1.0, source=Source.DMA):
                 waiting.pop(0)
                 taken.append(cycle)
                 valid = False
-            assert stuck is None or (request_valid and request == stuck), f"seed {seed}: request changed"
+            assert stuck is None or (request_valid and request == stuck), f"seed {seed}: changed"
             stuck = request if request_valid and not ready else None
             if request_valid and ready:
                 requests.append((cycle, request))
@@ -58,7 +58,8 @@ def test_random_bursts_under_random_back_pressure(data_width, seed):
     size = config.beat_bytes
     bursts = [(rng.randrange(1 << 40) // size * size, rng.randint(1, config.burst_beats))
               for _ in range(30)]
-    requests, _ = split(config, bursts, seed=seed, offer=rng.choice([0.2, 1]), take=rng.choice([0.3, 0.8]))
+    requests, _ = split(config, bursts, seed=seed, offer=rng.choice([0.2, 1]),
+                        take=rng.choice([0.3, 0.8]))
     expected = [((address + beat * size) % (1 << 40), beat == count - 1)
                 for address, count in bursts for beat in range(count)]
     assert [(request.address, request.last) for _, request in requests] == expected, f"seed {seed}"

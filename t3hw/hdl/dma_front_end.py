@@ -1,0 +1,310 @@
+"""DMA front end: commands become blocks, and at their end a doorbell and an interrupt."""
+
+from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+
+from .seams import (
+    EPOCH_WIDTH, STAMP_WIDTH, MemoryOp, Source, Table, block, block_done, command_done, fire,
+    memory_request, plan_views, plan_width, remote_beat, slot_width, table_write,
+)
+from .stream_queue import StreamQueue
+
+__all__ = ["DmaFrontEnd"]
+
+
+def _command(config):
+    """A command on its way: its next tile, and how many are ``left`` after it.
+
+    ``moves``: it has blocks at all.
+    """
+    return data.StructLayout({
+        "plan": plan_width(config),
+        "epoch": EPOCH_WIDTH,
+        "route": fire(config)["route"].shape,
+        "slot": slot_width(config),
+        "left": bits_for(config.tiles),
+        "moves": 1,
+        "first": 1,
+        "stamp": STAMP_WIDTH,
+    })
+
+
+def _ending(config):
+    """A command that has given all its blocks to the engine, and what it does at its end."""
+    return data.StructLayout({
+        "plan": plan_width(config),
+        "epoch": EPOCH_WIDTH,
+        "route": fire(config)["route"].shape,
+        "moves": 1,
+        "doorbell": 1,
+        "remote": 1,
+        "interrupt": 1,
+    })
+
+
+class DmaFrontEnd(wiring.Component):
+    """Turn each command into blocks, one per tile, by its route and the tile table.
+
+    The blocks of the next command follow at once; commands end in the order in which they fired.
+    When the engine has handed over the last block, the command rings its doorbell, then raises its
+    interrupt, then is done. A route without DMA, or a command of no tiles, does only these. If some
+    of a command's data could not be read, none of the three happens: each would say that the data
+    are there. The memory has reported the error, and the plan runs into its time-out.
+
+    Latency 1 cycle from ``fire`` to the first block. From the last block's ``block_done`` 2 cycles
+    to a doorbell or else ``interrupt``, 3 to ``command_done``; from a taken doorbell 1 and 2.
+    Throughput one block a cycle, and one command a cycle; one in 2 cycles with doorbells.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        Widths and sizes of the tables.
+
+    Members
+    -------
+    fire : In(stream of fire)
+        Commands to execute. ``ready`` comes from a register.
+    table : In(always-ready stream of table_write)
+        TILE and ROUTE entries are kept, all others ignored. A write counts from the next cycle.
+    plans : In(plan_views)
+        Packets carry the epoch that the command's plan has when the command is taken from ``fire``.
+    block : Out(stream of block)
+        To the engine. The addresses come out of adders behind the tables' memories.
+    block_done : In(always-ready stream of block_done)
+        From the engine, in the order of the blocks.
+    doorbell_local : Out(stream of memory_request)
+        A STORE of 4 bytes, untracked. The lowest two bits of a doorbell's address are not used.
+    doorbell_remote : Out(stream of remote_beat)
+        A packet of one beat with the same store, for the neighbour.
+    interrupt : Out(1)
+        High for one cycle for each command whose route asks for it.
+    command_done : Out(always-ready stream of command_done)
+        A command has done all that its route asked for.
+    busy : Out(1)
+        Some command has been taken from ``fire`` and is not at its end.
+    """
+
+    def __init__(self, *, config):
+        self._config = config
+        super().__init__({
+            "fire": In(stream.Signature(fire(config))),
+            "table": In(stream.Signature(table_write(config), always_ready=True)),
+            "plans": In(plan_views(config)),
+            "block": Out(stream.Signature(block(config))),
+            "block_done": In(stream.Signature(block_done(config), always_ready=True)),
+            "doorbell_local": Out(stream.Signature(memory_request(config))),
+            "doorbell_remote": Out(stream.Signature(remote_beat(config))),
+            "interrupt": Out(1),
+            "command_done": Out(stream.Signature(command_done(config), always_ready=True)),
+            "busy": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+
+        config = self._config
+        # As many commands as the engine can have single-burst blocks under way, and 4 for the
+        # cycles between a block's taking and its command's end.
+        commands = config.outstanding_reads + 4
+        m.submodules.endings = endings = StreamQueue(shape=_ending(config), depth=commands)
+        m.submodules.outcomes = outcomes = StreamQueue(shape=1, depth=commands)
+
+        taking = self._start_side(m, endings.i)
+        ending = self._end_side(m, endings.o, outcomes)
+        m.d.comb += self.busy.eq(taking | endings.o.valid | ending)
+
+        return m
+
+    def _read_port(self, m, table, word, *, addr, en=1, low=0, width=32):
+        """Keep bits ``low`` to ``low + width - 1`` of a table's word; return the data at ``addr``.
+
+        Every word is a memory of its own, since software writes one at a time.
+        """
+        entries = 1 << len(addr)
+        memory = Memory(shape=width, depth=entries, init=[])
+        m.submodules[f"{table.name.lower()}_{word}"] = memory
+        write = memory.write_port()
+        read = memory.read_port()
+        m.d.comb += [
+            write.addr.eq(self.table.p.entry),
+            write.data.eq(self.table.p.data[low:low + width]),
+            write.en.eq(self.table.valid & (self.table.p.table == table)
+                        & (self.table.p.word == word)),
+            read.addr.eq(addr),
+            read.en.eq(en),
+        ]
+        return read.data
+
+    def _read_address(self, m, word, **port):
+        """A route's byte address: words ``word`` and, if addresses are that wide, ``word + 1``."""
+        width = self._config.addr_width
+        low = self._read_port(m, Table.ROUTE, word, width=min(width, 32), **port)
+        if width <= 32:
+            return low
+        return Cat(low, self._read_port(m, Table.ROUTE, word + 1, width=width - 32, **port))
+
+    def _start_side(self, m, ending):
+        """From ``fire`` to ``block``. Returns whether a command is between the two.
+
+        Two stages: in the first a tile's and its route's addresses are at the memories, in the
+        second their data make the block.
+        """
+        config = self._config
+        layout = _command(config)
+        incoming = Signal(layout)
+        held = Signal(layout)
+        holding = Signal()
+        # The first stage's command is one that is held, for it has more tiles or could not move on;
+        # or else one that comes in. So ``fire.ready`` is a register, and no cycle is lost by it.
+        ahead = Signal(layout)
+        ahead_valid = Signal()
+        current = Signal(layout)
+        valid = Signal()
+        last = Signal()
+        room = Signal()
+        step = Signal()
+        advance = Signal()
+
+        # Whether a route moves data must be known before its memories are read, lest the tiles of a
+        # command that moves nothing are walked through.
+        dma = Signal(1 << len(incoming.route))
+        table = self.table
+        with m.If(table.valid & (table.p.table == Table.ROUTE) & (table.p.word == 0)):
+            m.d.sync += dma.bit_select(table.p.entry[:len(incoming.route)], 1).eq(table.p.data[0])
+
+        m.d.comb += [
+            incoming.plan.eq(self.fire.p.plan),
+            incoming.epoch.eq(self.plans[self.fire.p.plan].epoch),
+            incoming.route.eq(self.fire.p.route),
+            incoming.slot.eq(self.fire.p.first),
+            incoming.moves.eq(dma.bit_select(self.fire.p.route, 1) & (self.fire.p.count != 0)),
+            incoming.left.eq(Mux(incoming.moves, self.fire.p.count - 1, 0)),
+            incoming.first.eq(1),
+            incoming.stamp.eq(self.fire.p.stamp),
+            self.fire.ready.eq(~holding),
+            ahead_valid.eq(holding | self.fire.valid),
+            ahead.eq(Mux(holding, held.as_value(), incoming.as_value())),
+            advance.eq(~valid | step),
+        ]
+        m.d.sync += [
+            holding.eq(ahead_valid & (~advance | (ahead.left != 0))),
+            held.eq(ahead),
+        ]
+        with m.If(advance):
+            m.d.sync += [
+                valid.eq(ahead_valid),
+                current.eq(ahead),
+                held.slot.eq(ahead.slot + 1),
+                held.left.eq(ahead.left - 1),
+                held.first.eq(0),
+            ]
+
+        tile = {"addr": ahead.slot, "en": advance}
+        route = {"addr": ahead.route, "en": advance}
+        wf = self._read_port(m, Table.TILE, 0, low=24, width=len(self.block.p.wf), **tile)
+        rows = self._read_port(m, Table.TILE, 1, low=16, width=16, **tile)
+        shape = self._read_port(m, Table.TILE, 2, **tile)
+        offset = self._read_port(m, Table.TILE, 3, **tile)
+        control = self._read_port(m, Table.ROUTE, 0, width=9, **route)
+        m.d.comb += [
+            last.eq(current.left == 0),
+            room.eq(ending.ready | ~last),
+            self.block.valid.eq(valid & current.moves & room),
+            step.eq(valid & room & (self.block.ready | ~current.moves)),
+            self.block.p.source.eq(self._read_address(m, 1, **route) + offset),
+            self.block.p.destination.eq(self._read_address(m, 3, **route) + offset),
+            self.block.p.rows.eq(rows),
+            self.block.p.row_bytes.eq(shape[:16]),
+            self.block.p.source_pitch.eq(self._read_port(m, Table.ROUTE, 5, **route)),
+            self.block.p.destination_pitch.eq(self._read_port(m, Table.ROUTE, 6, **route)),
+            self.block.p.op.eq(control[4:6]),
+            self.block.p.dtype.eq(control[6:8]),
+            self.block.p.tracked.eq(control[8]),
+            self.block.p.plan.eq(current.plan),
+            self.block.p.epoch.eq(current.epoch),
+            self.block.p.wg.eq(shape[16:]),
+            self.block.p.wf.eq(wf),
+            self.block.p.first.eq(current.first),
+            self.block.p.last.eq(last),
+            self.block.p.stamp.eq(current.stamp),
+
+            ending.valid.eq(step & last),
+            ending.p.plan.eq(current.plan),
+            ending.p.epoch.eq(current.epoch),
+            ending.p.route.eq(current.route),
+            ending.p.moves.eq(current.moves),
+            ending.p.doorbell.eq(control[1]),
+            ending.p.interrupt.eq(control[2]),
+            ending.p.remote.eq(control[3]),
+        ]
+
+        return valid | holding
+
+    def _end_side(self, m, ending, outcomes):
+        """From the blocks' ends to the commands'. Returns whether a command is at its very end."""
+        config = self._config
+
+        # The engine's word on each command that moves data, until its turn comes.
+        failed = Signal()
+        m.d.comb += [
+            outcomes.i.valid.eq(self.block_done.valid & self.block_done.p.last),
+            outcomes.i.payload.eq(failed | self.block_done.p.error),
+        ]
+        with m.If(self.block_done.valid):
+            m.d.sync += failed.eq(outcomes.i.payload & ~self.block_done.p.last)
+
+        # While ``ringing`` the memories show the doorbell of the route that is first in line.
+        address = self._read_address(m, 7, addr=ending.p.route)
+        word = self._read_port(m, Table.ROUTE, 9, addr=ending.p.route)
+        ringing = Signal()
+        rung = Signal()
+        over = Signal()
+        good = Signal()
+        finish = Signal()
+        shift = config.beat_shift
+        lanes = config.beat_bytes // 4
+        local = self.doorbell_local
+        remote = self.doorbell_remote
+        m.d.comb += [
+            over.eq(ending.valid & (outcomes.o.valid | ~ending.p.moves)),
+            good.eq(~(ending.p.moves & outcomes.o.payload)),
+            local.valid.eq(ringing & ~ending.p.remote),
+            remote.valid.eq(ringing & ending.p.remote),
+            rung.eq(ringing & Mux(ending.p.remote, remote.ready, local.ready)),
+            finish.eq(rung | (over & ~(ending.p.doorbell & good))),
+            ending.ready.eq(finish),
+            outcomes.o.ready.eq(finish & ending.p.moves),
+
+            local.p.op.eq(MemoryOp.STORE),
+            local.p.source.eq(Source.DMA),
+            local.p.last.eq(1),
+            remote.p.op.eq(MemoryOp.STORE),
+            remote.p.plan.eq(ending.p.plan),
+            remote.p.epoch.eq(ending.p.epoch),
+            remote.p.last.eq(1),
+        ]
+        for doorbell in (local, remote):
+            m.d.comb += [
+                doorbell.p.address.eq(address[shift:] << shift),
+                doorbell.p.data.eq(word.replicate(lanes)),
+                doorbell.p.strobe.eq(Const(0xF) << Cat(Const(0, 2), address[2:shift])),
+            ]
+        with m.If(ringing):
+            m.d.sync += ringing.eq(~rung)
+        with m.Else():
+            m.d.sync += ringing.eq(over & ending.p.doorbell & good)
+
+        interrupting = Signal()  # the cycle of ``interrupt``, one before ``command_done``
+        plan = Signal(plan_width(config))
+        m.d.sync += [
+            interrupting.eq(finish & good),
+            self.interrupt.eq(finish & good & ending.p.interrupt),
+            plan.eq(ending.p.plan),
+            self.command_done.valid.eq(interrupting),
+            self.command_done.p.plan.eq(plan),
+        ]
+
+        return interrupting | self.command_done.valid
