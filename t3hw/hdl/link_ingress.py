@@ -9,7 +9,7 @@ from .link_header import LINK_MAGIC, header_words, link_header
 from .popcount import popcount
 from .seams import (
     EPOCH_WIDTH, Dtype, ErrorCause, MemoryOp, Source, Writer, byte_count_width, error_event, link_word,
-    memory_request, next_epoch, plan_views, plan_width, table_write,
+    memory_request, next_epoch, plan_views, plan_width, table_write, tile_tag,
 )
 from .stream_queue import StreamQueue
 
@@ -59,7 +59,7 @@ class LinkIngress(wiring.Component):
     plans : In(plan_views)
         State of the plans.
     error : Out, stream of `error_event`
-        Reports, registered. The tile is known where the packet is tracked and lies in a region; the
+        Reports, registered. The tile is known where packet and region are tracked; the
         address of a LINK_FORMAT is 0.
     hold_timeout : In(32)
         Cycles that a packet may wait for its plan; 0: for ever.
@@ -67,6 +67,9 @@ class LinkIngress(wiring.Component):
         A packet waits for its plan; registered.
     holding_plan : Out
         Which plan that is.
+    busy : Out(plans)
+        A bit a plan: a beat in here has been found to belong to its run, and is not yet handed over to
+        ``request``. Combinational from registers.
     events : Out
         ``update_bytes``, ``store_bytes``: bytes that entered the request register, one cycle later.
     """
@@ -83,6 +86,7 @@ class LinkIngress(wiring.Component):
             "hold_timeout": In(32),
             "holding": Out(1),
             "holding_plan": Out(plan_width(config)),
+            "busy": Out(config.plans),
             "events": Out(data.StructLayout({
                 "update_bytes": byte_count_width(config),
                 "store_bytes": byte_count_width(config),
@@ -263,11 +267,15 @@ class LinkIngress(wiring.Component):
                 m.d.comb += bad.eq(0)
 
         good = Signal()
+        tile = Signal(tile_tag(config))
         request = self.request.payload
         update = token.op == MemoryOp.UPDATE
         m.d.comb += [
             beats.ready.eq(~self.request.valid | self.request.ready),
             good.eq(beats.valid & beat.any & ~bad),
+            tile.tracked.eq(token.tracked & beat.match & beat.tracked),
+            tile.plan.eq(token.plan),
+            *(tile[name].eq(beat[name]) for name in ("slot", "wg", "wf")),
         ]
         with m.If(beats.ready):
             m.d.sync += [
@@ -283,8 +291,8 @@ class LinkIngress(wiring.Component):
                 request.touch.parity.eq(token.epoch[0]),
                 request.touch.writer.eq(Writer.INCOMING),
                 request.touch.index.eq(beat.touch_index),
+                request.tile.eq(tile),
             ]
-            m.d.sync += self._tile(request.tile, beat, tracked=token.tracked)
         bytes_ = popcount(token.strobe)
         counted = good & beats.ready
         m.d.sync += [
@@ -292,17 +300,16 @@ class LinkIngress(wiring.Component):
             self.events.store_bytes.eq(Mux(counted & ~update, bytes_, 0)),
             self.error.valid.eq(beats.valid & beats.ready & bad),
             self.error.payload.cause.eq(cause),
-            self.error.payload.address.eq(Mux(cause == ErrorCause.LINK_FORMAT, 0, beat.address)),
+            self.error.payload.address.eq(beat.address),
+            self.error.payload.tile.eq(tile),
         ]
-        m.d.sync += self._tile(self.error.payload.tile, beat,
-                               tracked=token.tracked & beat.match & (cause != ErrorCause.LINK_FORMAT))
-
-    def _tile(self, tile, beat, *, tracked):
-        """Fill in a tile tag."""
-        return [
-            tile.tracked.eq(tracked),
-            tile.plan.eq(beat.meta.plan),
-            tile.slot.eq(beat.slot),
-            tile.wg.eq(beat.wg),
-            tile.wf.eq(beat.wf),
-        ]
+        # What the header of a malformed packet says is not passed on.
+        with m.If(cause == ErrorCause.LINK_FORMAT):
+            m.d.sync += [
+                self.error.payload.address.eq(0),
+                self.error.payload.tile.tracked.eq(0),
+            ]
+        for plan in range(config.plans):
+            m.d.comb += self.busy[plan].eq(
+                good & tile.tracked & (tile.plan == plan)
+                | self.request.valid & request.tile.tracked & (request.tile.plan == plan))

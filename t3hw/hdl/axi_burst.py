@@ -1,0 +1,33 @@
+"""AXI4's address rules, for both directions."""
+
+from amaranth import Mux, Signal
+
+__all__ = ["FIXED", "WRAP", "burst_is_legal", "next_address"]
+
+#: Values of AxBURST besides INCR (1); 3 is reserved.
+FIXED, WRAP = 0, 2
+
+
+def burst_is_legal(config, burst):
+    """Whether size and type of a burst (an `axi_address`) can be served: not wider than the bus, not reserved."""
+    return (burst.size <= config.beat_shift) & (burst.burst != 3)
+
+
+def next_address(m, burst, address):
+    """Address of the beat that follows the one at ``address`` in a burst (an `axi_address`).
+
+    The first beat of an INCR burst may be unaligned, the others are aligned to the size. A WRAP burst stays
+    within its block of 2, 4, 8 or 16 beats; with another length it stays within some block, no more.
+    """
+    step = Signal(8)
+    aligned = Signal.like(address)
+    increased = Signal.like(address)
+    block = Signal.like(address)
+    m.d.comb += [
+        step.eq(1 << burst.size),
+        aligned.eq(address & ~(step - 1)),
+        increased.eq(aligned + step),
+        block.eq((burst.len << burst.size) | (step - 1)),
+    ]
+    return Mux(burst.burst == FIXED, address,
+               Mux(burst.burst == WRAP, address & ~block | increased & block, increased))

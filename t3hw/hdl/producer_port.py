@@ -1,0 +1,240 @@
+"""Producer port: an ordinary AXI4 slave whose address space decides what a store becomes."""
+
+import functools
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .address_map import AddressMap
+from .arbiter import Arbiter
+from .axi_reads import AxiReads
+from .axi_writes import AxiWrites, write_beat
+from .popcount import popcount
+from .remote_packets import RemotePackets
+from .seams import (
+    ErrorCause, MemoryOp, Policy, RegionAction, Source, Writer, axi_address, axi_read_data,
+    axi_write_data, axi_write_response, byte_count_width, commit, error_event, memory_request,
+    plan_views, read_beat, remote_beat, table_write, tile_tag,
+)
+
+__all__ = ["ProducerPort", "producer_events"]
+
+
+@functools.cache
+def producer_events(config):
+    """What the producer did in the last cycle, for the counters.
+
+    ``write_bytes``: strobes of the beat that was taken from ``w``. ``read_bytes``: bytes asked for.
+    ``remote_bytes``: strobes of the beat that the link accepted. ``write_stall``: data waited at ``w``.
+    ``read_stall``: a read beat waited for memory, or for a place in the queue before ``r``.
+    """
+    return data.StructLayout({
+        "write_bytes": byte_count_width(config),
+        "read_bytes": byte_count_width(config),
+        "remote_bytes": byte_count_width(config),
+        "write_stall": 1,
+        "read_stall": 1,
+    })
+
+
+class ProducerPort(wiring.Component):
+    """Serve a producer's loads and stores; look every store up in the region table.
+
+    What becomes of a beat of a store:
+
+    * No strobes: nothing.
+    * Across a region's edge, in a burst that AXI does not allow, or WLAST in the wrong place: refused,
+      REFUSED_STORE.
+    * In no region: a plain STORE.
+    * In a region that is tracked, whose plan is not armed: refused, REFUSED_STORE; or whose tile is none
+      of the plan's: refused, UNKNOWN_TILE.
+    * In any other: what the region says, a STORE or an UPDATE in memory here, or a beat to the neighbour.
+
+    A burst is answered with SLVERR if one of its beats was refused or could not be written, and not before
+    all others have been committed or accepted by the link. A refused beat is reported once. Loads are not
+    looked up; they share ``compute`` with the stores, turn by turn, and do not wait for the link. Bursts
+    as in `AxiWrites` and `AxiReads`.
+
+    Latency from ``w`` to ``compute`` `AddressMap.latency` + 1 cycles, to ``remote`` one more, if nothing
+    waits (a beat that is not its burst's last waits for the next: see `RemotePackets`); from ``ar`` to
+    ``compute`` 2. Throughput one beat a cycle, on ``compute`` for loads and stores together.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        Configuration of the node.
+    read_beats : int
+        Beats of loads under way at most, at least 2.
+
+    Members
+    -------
+    aw, w, b, ar, r : AXI4 slave
+        AWUSER is ``{wf, wg}``.
+    compute : stream of `memory_request`
+        Requests to memory, registered.
+    remote : stream of `remote_beat`
+        Packets to the neighbour, registered.
+    commit : In, stream of `commit`
+        Commits; those of the producer are taken.
+    read : In, stream of `read_beat`
+        What memory read; that for the producer is taken.
+    table : In, stream of `table_write`
+        Table writes; the region table is taken from them.
+    plans : In(plan_views)
+        State of the plans.
+    error : Out, stream of `error_event`
+        Reports, registered.
+    busy : Out(plans)
+        A bit a plan: a beat in here has been found to belong to its run, and is not yet handed over to
+        ``compute``. Combinational from registers.
+    events : Out(producer_events)
+        For the counters; registered.
+    """
+
+    def __init__(self, *, config, read_beats=32):
+        self._config = config
+        self._reads = AxiReads(config=config, beats=read_beats)
+        super().__init__({
+            "aw": In(stream.Signature(axi_address(config, config.id_width))),
+            "w": In(stream.Signature(axi_write_data(config))),
+            "b": Out(stream.Signature(axi_write_response(config, config.id_width))),
+            "ar": In(stream.Signature(axi_address(config, config.id_width))),
+            "r": Out(stream.Signature(axi_read_data(config, config.id_width))),
+            "compute": Out(stream.Signature(memory_request(config))),
+            "remote": Out(stream.Signature(remote_beat(config))),
+            "commit": In(stream.Signature(commit(config), always_ready=True)),
+            "read": In(stream.Signature(read_beat(config), always_ready=True)),
+            "table": In(stream.Signature(table_write(config), always_ready=True)),
+            "plans": In(plan_views(config)),
+            "error": Out(stream.Signature(error_event(config), always_ready=True)),
+            "busy": Out(config.plans),
+            "events": Out(producer_events(config)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+
+        config = self._config
+        meta = data.StructLayout({
+            "data": config.data_width,
+            "strobe": config.beat_bytes,
+            **{name: write_beat(config)[name].shape for name in ("tag", "last", "narrow", "illegal")},
+        })
+        m.submodules.writes = writes = AxiWrites(config=config)
+        m.submodules.reads = reads = self._reads
+        m.submodules.address_map = address_map = AddressMap(config=config, meta=meta)
+        m.submodules.packets = packets = RemotePackets(config=config)
+        m.submodules.arbiter = arbiter = Arbiter(shape=memory_request(config), requesters=2)
+        for port, channel in ((self.aw, writes.aw), (self.w, writes.w), (self.b, writes.b),
+                              (self.ar, reads.ar), (self.r, reads.r), (self.commit, writes.commit),
+                              (self.read, reads.read), (self.table, address_map.table),
+                              (self.compute, arbiter.o), (self.remote, packets.o)):
+            wiring.connect(m, wiring.flipped(port), channel)
+        wiring.connect(m, reads.request, arbiter.i[1])
+        wiring.connect(m, packets.accepted, writes.accepted)
+
+        # Look up.
+        written = writes.beat.payload
+        m.d.comb += [
+            address_map.plans.eq(self.plans),
+            address_map.i.valid.eq(writes.beat.valid),
+            writes.beat.ready.eq(address_map.i.ready),
+            *(address_map.i.payload[name].eq(written[name])
+              for name in ("address", "strobe", "wg", "wf")),
+            *(address_map.i.payload.meta[name].eq(written[name]) for name in meta.members),
+        ]
+
+        # Decide.
+        beat = address_map.o.payload
+        store = beat.meta
+        refused = Signal()
+        remote = Signal()
+        local = Signal()
+        cause = Signal(ErrorCause)
+        taken = Signal()
+        m.d.comb += cause.eq(ErrorCause.REFUSED_STORE)
+        with m.If(store.illegal):
+            m.d.comb += refused.eq(1)
+        with m.Elif(beat.any):
+            with m.If(beat.straddle | beat.match & beat.tracked & ~beat.armed):
+                m.d.comb += refused.eq(1)
+            with m.Elif(beat.match & beat.tracked & ~beat.tile_known):
+                m.d.comb += [refused.eq(1), cause.eq(ErrorCause.UNKNOWN_TILE)]
+            with m.Elif(beat.match & ((beat.action == RegionAction.REMOTE_STORE)
+                                      | (beat.action == RegionAction.REMOTE_UPDATE))):
+                m.d.comb += remote.eq(1)
+            with m.Else():
+                m.d.comb += local.eq(1)
+
+        # Pass on.
+        tracked = Signal()
+        op = Signal(MemoryOp)
+        tile = Signal(tile_tag(config))
+        request = arbiter.i[0].payload
+        out = packets.i.payload
+        m.d.comb += [
+            tracked.eq(beat.match & beat.tracked),
+            tile.tracked.eq(tracked),
+            *(tile[name].eq(beat[name]) for name in ("plan", "slot", "wg", "wf")),
+            op.eq(Mux(beat.match & ((beat.action == RegionAction.LOCAL_UPDATE)
+                                    | (beat.action == RegionAction.REMOTE_UPDATE)),
+                      MemoryOp.UPDATE, MemoryOp.STORE)),
+            arbiter.policy.eq(Policy.ROUND_ROBIN),
+            arbiter.i[0].valid.eq(address_map.o.valid & local),
+            request.op.eq(op),
+            request.dtype.eq(beat.dtype),
+            request.source.eq(Source.PRODUCER),
+            request.tag.eq(store.tag),
+            request.last.eq(store.last),
+            request.address.eq(beat.address),
+            request.data.eq(store.data),
+            request.strobe.eq(store.strobe),
+            request.touch.enable.eq(tracked & beat.first_touch & (op == MemoryOp.UPDATE)),
+            request.touch.parity.eq(beat.epoch[0]),
+            request.touch.writer.eq(Writer.LOCAL),
+            request.touch.index.eq(beat.touch_index),
+            request.tile.eq(tile),
+            packets.i.valid.eq(address_map.o.valid & remote),
+            packets.flush.eq(address_map.o.valid & ~remote),
+            out.beat.op.eq(op),
+            out.beat.tracked.eq(tracked),
+            *(out.beat[name].eq(beat[name]) for name in ("dtype", "plan", "epoch", "wg", "wf")),
+            out.beat.address.eq(beat.destination),
+            out.beat.data.eq(store.data),
+            out.beat.strobe.eq(store.strobe),
+            out.beat.last.eq(store.last),
+            out.alone.eq(store.narrow),
+            out.tag.eq(store.tag),
+            address_map.o.ready.eq(Mux(remote, packets.i.ready, ~local | arbiter.i[0].ready)),
+            taken.eq(address_map.o.valid & address_map.o.ready),
+            writes.routed.valid.eq(taken),
+            writes.routed.payload.tag.eq(store.tag),
+            writes.routed.payload.last.eq(store.last),
+            writes.routed.payload.pending.eq(local | remote),
+            writes.routed.payload.refused.eq(refused),
+        ]
+
+        # Tell.
+        m.d.sync += [
+            self.error.valid.eq(taken & refused),
+            self.error.payload.cause.eq(cause),
+            self.error.payload.address.eq(beat.address),
+            self.error.payload.tile.eq(tile),
+            self.events.write_bytes.eq(
+                Mux(self.w.valid & self.w.ready, popcount(self.w.payload.strb), 0)),
+            self.events.remote_bytes.eq(
+                Mux(self.remote.valid & self.remote.ready, popcount(self.remote.payload.strobe), 0)),
+            self.events.write_stall.eq(self.w.valid & ~self.w.ready),
+        ]
+        m.d.comb += [
+            self.events.read_bytes.eq(reads.bytes),
+            self.events.read_stall.eq(reads.stall),
+        ]
+        waiting = self.compute.payload.tile
+        for plan in range(config.plans):
+            m.d.comb += self.busy[plan].eq(
+                address_map.o.valid & local & tracked & (beat.plan == plan)
+                | self.compute.valid & waiting.tracked & (waiting.plan == plan))
+
+        return m
