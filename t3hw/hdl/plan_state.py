@@ -15,17 +15,17 @@ __all__ = ["PlanState"]
 class PlanState(wiring.Component):
     """Keep the state of every plan, and tell all blocks of it.
 
-    *Arm* takes a plan to its next epoch (`t3hw.hdl.seams.next_epoch`: 1 after reset or clear, then 2,
-    …, 15, 2, …, so that parities alternate), forgets its counts and starts its timer. When as many
-    tiles are full and as many commands are done as the plan has, it is *done* and not armed any more; a
-    plan without tiles and commands at once. A plan that is armed for ``timeout`` cycles reports
-    ``PLAN_TIMEOUT`` once, and stays armed.
+    *Arm* takes a plan to its next epoch (`t3hw.hdl.seams.next_epoch`: 1 after reset or clear, then
+    2, …, 15, 2, …, so that parities alternate), forgets its counts and starts its timer. When as
+    many tiles are full and as many commands are done as the plan has, it is *done* and not armed
+    any more; a plan without tiles and commands at once. A plan that is armed for ``timeout`` cycles
+    reports ``PLAN_TIMEOUT`` once, and stays armed.
 
-    *Clear* disarms a plan at once. When nothing of it is under way any more (``busy`` is low, and then
-    `drain_cycles` for what is between tracker and trigger) the range that it owns goes out as ``clear``,
-    and when that is taken the plan is as after reset. Plans that wait for a clear get it one after
-    another; a busy one holds up no other. Arm is ignored while the plan is armed or being cleared, and
-    in a write that also clears.
+    *Clear* disarms a plan at once. When nothing of it is under way any more (``busy`` is low, and
+    then `drain_cycles` for what is between tracker and trigger) the range that it owns goes out as
+    ``clear``, and when that is taken the plan is as after reset. Plans that wait for a clear get it
+    one after another; a busy one holds up no other. Arm is ignored while the plan is armed or being
+    cleared, and in a write that also clears.
 
     Ranges are those of the plan's table words. What reaches over the end of a table is cut off in
     ``clear`` and ``plans``, where an empty range has its first after its last. A number of tiles or
@@ -57,7 +57,8 @@ class PlanState(wiring.Component):
     clear : Out, stream of `clear_range`
         What a stopped plan leaves behind; to be taken when it is gone.
     done : Out(plans)
-        A bit a plan, high for one cycle when it is done, in the first cycle in which it is not armed.
+        A bit a plan, high for one cycle when it is done, in the first cycle in which it is not
+        armed.
     error : Out, stream of `error_event`, always ready
         ``PLAN_TIMEOUT``; the tile's ``plan`` is the plan and its ``slot`` the plan's first.
 
@@ -75,7 +76,7 @@ class PlanState(wiring.Component):
     """
 
     latency = 2
-    #: A commit that was counted in the last cycle of ``armed`` reaches the fire queue 4 cycles later.
+    #: A commit counted in the last cycle of ``armed`` is in the fire queue 4 cycles later.
     drain_cycles = 8
 
     def __init__(self, *, config):
@@ -104,9 +105,22 @@ class PlanState(wiring.Component):
         touch_shape = unsigned(bits_for(config.touch_beats))
         timer_shape = unsigned(32)
 
-        ranges = Signal(data.ArrayLayout(clear_range(config), config.plans))
+        # The plans' words, from word 1 on. What a field cannot hold becomes its largest value, which
+        # is beyond the table too.
+        words_layout = data.StructLayout({
+            "first_tile": tiles_shape,
+            "tiles": tiles_shape,
+            "first_command": commands_shape,
+            "commands": commands_shape,
+            "timeout": timer_shape,
+            "first_touch": touch_shape,
+            "touch_beats": touch_shape,
+        })
+        all_words = Signal(data.ArrayLayout(words_layout, config.plans))
+
         clearing = Signal(config.plans)
         cleared = Signal(config.plans)
+        finished = Signal(config.plans)
         timed_out = Signal(config.plans)
         unreported = Signal(config.plans)
         report = Signal(config.plans)
@@ -114,42 +128,11 @@ class PlanState(wiring.Component):
         for index in range(config.plans):
             view = self.plans[index]
             status = self.status[index]
-
-            def register(name, shape, plan=index):
-                return Signal(shape, name=f"{name}{plan}")
-
-            # The plan's words. What a register cannot hold becomes its largest value, which is beyond
-            # the table too.
-            first_tile = register("first_tile", tiles_shape)
-            tiles = register("tiles", tiles_shape)
-            first_command = register("first_command", commands_shape)
-            commands = register("commands", commands_shape)
-            first_touch = register("first_touch", touch_shape)
-            touch_beats = register("touch_beats", touch_shape)
-            timeout = register("timeout", timer_shape)
+            words = all_words[index]
             written = self.table.valid & (table.table == Table.PLAN) & (table.entry == index)
-            with m.If(written):
-                with m.Switch(table.word):
-                    for word, target in enumerate((first_tile, tiles, first_command, commands, timeout,
-                                                   first_touch, touch_beats), start=1):
-                        with m.Case(word):
-                            m.d.sync += target.eq(_saturated(table.data, len(target)))
-
-            range_ = ranges[index]
-            m.d.comb += range_.plan.eq(index)
-            for any_, first, last, start, length, size in (
-                    (range_.any_tiles, range_.first_tile, range_.last_tile,
-                     first_tile, tiles, config.tiles),
-                    (range_.any_commands, range_.first_command, range_.last_command,
-                     first_command, commands, config.commands),
-                    (range_.any_touch, range_.first_touch, range_.last_touch,
-                     first_touch, touch_beats, config.touch_beats)):
-                end = start + length - 1
-                m.d.comb += [
-                    any_.eq((length != 0) & (start < size)),
-                    first.eq(Mux(any_, start, size - 1)),
-                    last.eq(Mux(any_, Mux(end < size, end, size - 1), 0)),
-                ]
+            for number, (name, field) in enumerate(words_layout, start=1):
+                with m.If(written & (table.word == number)):
+                    m.d.sync += words[name].eq(_saturated(table.data, field.width))
 
             # Control.
             asked = Signal(name=f"asked{index}")
@@ -164,10 +147,11 @@ class PlanState(wiring.Component):
             # Progress.
             with m.If(report[index]):
                 m.d.sync += unreported[index].eq(0)
-            tiles_done = register("tiles_done", tiles_shape)
-            commands_done = register("commands_done", commands_shape)
-            timer = register("timer", timer_shape)
-            m.d.comb += finish.eq(view.armed & (tiles_done == tiles) & (commands_done == commands))
+            tiles_done = Signal(tiles_shape, name=f"tiles_done{index}")
+            commands_done = Signal(commands_shape, name=f"commands_done{index}")
+            timer = Signal(timer_shape, name=f"timer{index}")
+            m.d.comb += finish.eq(view.armed & (tiles_done == words.tiles)
+                                  & (commands_done == words.commands))
             with m.If(view.armed):
                 with m.If(self.full.valid & (self.full.payload.plan == index)):
                     m.d.sync += tiles_done.eq(tiles_done + 1)
@@ -181,31 +165,32 @@ class PlanState(wiring.Component):
                         unreported[index].eq(1),
                     ]
 
+            _any_tiles, first_tile, last_tile = _cut(words.first_tile, words.tiles, config.tiles)
             m.d.sync += [
                 self.done[index].eq(finish & ~asked),
-                view.first_tile.eq(range_.first_tile),
-                view.last_tile.eq(range_.last_tile),
+                view.first_tile.eq(first_tile),
+                view.last_tile.eq(last_tile),
             ]
             with m.If(arm):
                 m.d.sync += [
                     view.armed.eq(1),
                     view.epoch.eq(next_epoch(view.epoch)),
-                    status.done.eq(0),
+                    finished[index].eq(0),
                     timed_out[index].eq(0),
                     tiles_done.eq(0),
                     commands_done.eq(0),
-                    timer.eq(timeout),
+                    timer.eq(words.timeout),
                 ]
             with m.If(finish):
                 m.d.sync += [
                     view.armed.eq(0),
-                    status.done.eq(1),
+                    finished[index].eq(1),
                 ]
             with m.If(cleared[index]):
                 m.d.sync += [
                     clearing[index].eq(0),
                     view.epoch.eq(0),
-                    status.done.eq(0),
+                    finished[index].eq(0),
                     timed_out[index].eq(0),
                 ]
             with m.If(asked):
@@ -216,6 +201,7 @@ class PlanState(wiring.Component):
                 ]
             m.d.comb += [
                 status.armed.eq(view.armed),
+                status.done.eq(finished[index]),
                 status.timed_out.eq(timed_out[index]),
                 status.clearing.eq(clearing[index]),
                 status.epoch.eq(view.epoch),
@@ -234,12 +220,14 @@ class PlanState(wiring.Component):
             with m.If(report[index]):
                 m.d.sync += [
                     self.error.payload.tile.plan.eq(index),
-                    self.error.payload.tile.slot.eq(ranges[index].first_tile),
+                    self.error.payload.tile.slot.eq(self.plans[index].first_tile),
                 ]
 
-        # One clear after another.
+        # One clear after another. Its range is computed, for one plan at a time, while it drains.
         may_clear = Signal(config.plans)
         drain = Signal(range(self.drain_cycles))
+        range_ = self.clear.payload
+        words = all_words[range_.plan]
         m.d.comb += may_clear.eq(clearing & ~self.busy)
         with m.FSM(name="clear_state"):
             with m.State("IDLE"):
@@ -248,15 +236,23 @@ class PlanState(wiring.Component):
                     m.next = "DRAIN"
                 for index in reversed(range(config.plans)):
                     with m.If(may_clear[index]):
-                        m.d.sync += self.clear.payload.eq(ranges[index])
+                        m.d.sync += range_.plan.eq(index)
             with m.State("DRAIN"):
                 m.d.sync += drain.eq(drain - 1)
+                for targets, values in (
+                        ((range_.any_tiles, range_.first_tile, range_.last_tile),
+                         _cut(words.first_tile, words.tiles, config.tiles)),
+                        ((range_.any_commands, range_.first_command, range_.last_command),
+                         _cut(words.first_command, words.commands, config.commands)),
+                        ((range_.any_touch, range_.first_touch, range_.last_touch),
+                         _cut(words.first_touch, words.touch_beats, config.touch_beats))):
+                    m.d.sync += [target.eq(value) for target, value in zip(targets, values)]
                 with m.If(drain == 0):
                     m.next = "CLEAR"
             with m.State("CLEAR"):
                 m.d.comb += self.clear.valid.eq(1)
                 with m.If(self.clear.ready):
-                    m.d.comb += cleared.eq(1 << self.clear.payload.plan)
+                    m.d.comb += cleared.eq(1 << range_.plan)
                     m.next = "IDLE"
 
         return m
@@ -267,3 +263,10 @@ def _saturated(value, width):
     if width >= len(value):
         return value
     return Mux(value[width:].any(), 2 ** width - 1, value[:width])
+
+
+def _cut(first, count, size):
+    """Whether ``count`` entries from ``first`` on are in a table of ``size``, the first, the last."""
+    any_ = (count != 0) & (first < size)
+    end = first + count - 1
+    return any_, Mux(any_, first, size - 1), Mux(any_, Mux(end < size, end, size - 1), 0)

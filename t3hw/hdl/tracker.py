@@ -1,41 +1,42 @@
 """Tracker: counts the bytes of each tile as they become visible, and says when a tile is full."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..config import NodeConfig
-from .seams import (EPOCH_WIDTH, EXPECTED_WIDTH, STAMP_WIDTH, ErrorCause, Table, clear_range, commit,
-                    error_event, plan_views, slot_width, table_write, tile_full)
+from .seams import (EPOCH_WIDTH, EXPECTED_WIDTH, STAMP_WIDTH, ErrorCause, Table, clear_range,
+                    commit, error_event, plan_views, slot_width, table_write, tile_full)
 
 __all__ = ["Tracker"]
 
 
 class Tracker(wiring.Component):
-    """Count committed bytes per tile; report each tile once an epoch, when it has all that it expects.
+    """Count committed bytes per tile; report each tile once an epoch, when it has all it expects.
 
-    A set-associative store counts: the set is the low bits of the workgroup's number, the tag is the
-    tile's slot. Behind it stands the *overflow table* with one counter a slot. A tile keeps the place
-    that it has; a new one takes a free way of its set, or its place in the overflow table when there is
-    none. So there is always a place, a commit never waits, and no deadlock can start here.
+    A set-associative store counts: the set is the low bits of the workgroup's number, the tag is
+    the tile's slot. Behind it stands the *overflow table* with one counter a slot. A tile keeps the
+    place that it has; a new one takes a free way of its set, or its place in the overflow table
+    when there is none. So there is always a place, a commit never waits, and no deadlock can start
+    here.
 
-    A commit counts if it has a tracked tile, bytes, no error, and an armed plan; what a stopped plan
-    still had under way is ignored. A commit for a tile that was full in this epoch already, or that has
-    more bytes than the tile still lacks, is reported as ``OVER_COUNT`` and changes nothing; one for a
-    tile of which 0 bytes are expected as ``UNKNOWN_TILE``.
+    A commit counts if it has a tracked tile, bytes, no error, and an armed plan; what a stopped
+    plan still had under way is ignored. A commit for a tile that was full in this epoch already, or
+    that has more bytes than the tile still lacks, is reported as ``OVER_COUNT`` and changes
+    nothing; one for a tile of which 0 bytes are expected as ``UNKNOWN_TILE``.
 
-    Latency 2 cycles from ``commit`` to ``full`` or ``error``; throughput one commit a cycle, always,
-    any number of them for the same tile included.
+    Latency 2 cycles from ``commit`` to ``full`` or ``error``; throughput one commit a cycle,
+    always, any number of them for the same tile included.
 
-    Clears and lookups use cycles that bring no commit that counts. Commits cannot be held up and may
-    need the write port in each cycle, so an unbroken train of them holds a walk up, for at most as long
-    as other armed plans get stores in every single cycle. It cannot block: walks hold nothing that a
-    commit needs, and a plan that is to be cleared is not armed any more, so its own commits leave their
-    cycles to the walk.
+    Clears and lookups use cycles that bring no commit that counts. Commits cannot be held up and
+    may need the write port in each cycle, so an unbroken train of them holds a walk up, for at most
+    as long as other armed plans get stores in every single cycle. It cannot block: walks hold
+    nothing that a commit needs, and a plan that is to be cleared is not armed any more, so its own
+    commits leave their cycles to the walk.
 
-    A reset does not empty memories. Occupancies survive it too, and after a reset that is not a power-up
-    software clears each plan before it arms it.
+    A reset does not empty memories. Occupancies survive it too, and after a reset that is not a
+    power-up software clears each plan before it arms it.
 
     Parameters
     ----------
@@ -51,9 +52,9 @@ class Tracker(wiring.Component):
     plans : In(plan_views)
         Only ``armed`` and ``epoch`` matter, in the cycle of the commit.
     clear : In, stream of `clear_range`
-        Forget tiles ``first_tile`` to ``last_tile``. Ready for one cycle when all are forgotten. The
-        plan must not be armed. Needs the larger of the number of slots and of sets in cycles without
-        commit, and 2 more.
+        Forget tiles ``first_tile`` to ``last_tile``. Ready for one cycle when all are forgotten.
+        The plan must not be armed. Needs the larger of the number of slots and of sets in cycles
+        without commit, and 2 more.
     full : Out, stream of `tile_full`, always ready
         A tile has all its bytes.
     error : Out, stream of `error_event`, always ready
@@ -63,10 +64,10 @@ class Tracker(wiring.Component):
     state_index : In(slot_width), state_start : In(1)
         Look up a slot. Not to be started again before ``state_done``.
     state : Out(32), state_done : Out(1)
-        Its state, when ``state_done`` is high and until the next: ``[23:0]`` bytes of a partly counted
-        tile, ``[27:24]`` epoch in which it was last full (0: never), ``[31]`` it is partly counted.
-        Needs up to as many cycles without commit as there are sets; a tile that gets its first bytes
-        meanwhile may still be seen as it was before.
+        Its state, when ``state_done`` is high and until the next: ``[23:0]`` bytes of a partly
+        counted tile, ``[27:24]`` epoch in which it was last full (0: never), ``[31]`` it is partly
+        counted. Needs up to as many cycles without commit as there are sets; a tile that gets its
+        first bytes meanwhile may still be seen as it was before.
     occupancy, high_water : Out
         Ways in use, now and at most since ``clear_marks``.
     overflow_occupancy, overflow_high_water : Out
@@ -118,12 +119,13 @@ class Tracker(wiring.Component):
         sets, ways = config.tracker_sets, config.tracker_ways
         slot_shape = slot_width(config)
 
-        # Entries hold what a tile still lacks, not what it has: then "is this the last" and "is this
-        # too much" are comparisons with the few bits of one commit's bytes, beside the subtraction
-        # and not behind it.
+        # Entries hold what a tile still lacks, not what it has: then "is this the last" and "is
+        # this too much" are comparisons with the few bits of one commit's bytes, beside the
+        # subtraction and not behind it.
         entry_layout = data.StructLayout({"valid": 1, "slot": slot_shape, "left": EXPECTED_WIDTH})
         # The overflow table's word also remembers the epoch in which the tile was last full.
-        word_layout = data.StructLayout({"counted": 1, "epoch": EPOCH_WIDTH, "left": EXPECTED_WIDTH})
+        word_layout = data.StructLayout({
+            "counted": 1, "epoch": EPOCH_WIDTH, "left": EXPECTED_WIDTH})
 
         m.submodules.expected = expected_memory = Memory(
             shape=EXPECTED_WIDTH, depth=config.tiles, init=[])
@@ -339,12 +341,16 @@ class Tracker(wiring.Component):
                 wanted.eq(1),
                 wanted_slot.eq(self.state_index),
             ]
-        m.d.comb += answer.eq(looking & (in_way | last_look))
+        counted = Signal(EXPECTED_WIDTH)
+        m.d.comb += [
+            answer.eq(looking & (in_way | last_look)),
+            counted.eq(Mux(fresh, 0, expected - left)),
+        ]
         m.d.sync += self.state_done.eq(answer)
         with m.If(answer):
             m.d.sync += [
                 wanted.eq(0),
-                self.state.eq(Cat(Mux(fresh, 0, expected - left)[:24], word.epoch, 0, 0, 0, ~fresh)),
+                self.state.eq(Cat(counted, word.epoch, Const(0, 3), ~fresh)),
             ]
 
         # Occupancies keep their value over a reset since the memories keep their entries.
@@ -360,7 +366,8 @@ class Tracker(wiring.Component):
             self.occupancy.eq(way_count),
             self.overflow_occupancy.eq(overflow_count),
         ]
-        for count, mark in ((way_count, self.high_water), (overflow_count, self.overflow_high_water)):
+        for count, mark in ((way_count, self.high_water),
+                            (overflow_count, self.overflow_high_water)):
             with m.If(self.clear_marks | (count > mark)):
                 m.d.sync += mark.eq(count)
 

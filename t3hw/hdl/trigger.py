@@ -16,24 +16,25 @@ __all__ = ["Trigger"]
 class Trigger(wiring.Component):
     """Count full tiles per command; queue a `fire` for each command that has all it needs.
 
-    A command fires once an epoch of its plan, whatever comes: further tiles that name it are ignored,
-    and so are tiles of another plan. A command that needs 0 tiles never fires. As a plan is armed again
-    only after all its fires were used, the queue, which has a place for each command, never overflows.
+    A command fires once an epoch of its plan, whatever comes: further tiles that name it are
+    ignored, and so are tiles of another plan. A command that needs 0 tiles never fires. As a plan
+    is armed again only after all its fires were used, the queue, which has a place for each
+    command, never overflows.
 
     A clear zeroes the counts in cycles without ``full`` (there are always some: plans have a finite
-    number of tiles, and a plan that is to be cleared is not armed any more). Fires of the plan that are
-    in the queue when the clear begins are thrown away as they come to its head, however late. For this
-    there are two counters a plan, fires in the queue and how many of them, the oldest, are stale; so a
-    clear need not wait until the queue moves, and the plan may be armed again at once. Only a fire
-    that is on offer already must stand, and the clear waits until it is taken. Whoever takes a fire of
-    a plan that is not armed must not carry it out.
+    number of tiles, and a plan that is to be cleared is not armed any more). Fires of the plan that
+    are in the queue when the clear begins are thrown away as they come to its head, however late.
+    For this there are two counters a plan, fires in the queue and how many of them, the oldest, are
+    stale; so a clear need not wait until the queue moves, and the plan may be armed again at once.
+    Only a fire that is on offer already must stand, and the clear waits until it is taken. Whoever
+    takes a fire of a plan that is not armed must not carry it out.
 
-    Latency 2 cycles from ``full`` to ``fire`` when the queue is empty; throughput one full tile a cycle,
-    any number of them for the same command included, and one fire a cycle. A fire thrown away takes a
-    cycle.
+    Latency 2 cycles from ``full`` to ``fire`` when the queue is empty; throughput one full tile a
+    cycle, any number of them for the same command included, and one fire a cycle. A fire thrown
+    away takes a cycle.
 
-    A reset does not empty the counts: after one that is not a power-up software clears each plan before
-    it arms it.
+    A reset does not empty the counts: after one that is not a power-up software clears each plan
+    before it arms it.
 
     Parameters
     ----------
@@ -49,9 +50,9 @@ class Trigger(wiring.Component):
     plans : In(plan_views)
         Only ``epoch`` matters, in the cycle of ``full``.
     clear : In, stream of `clear_range`
-        Forget commands ``first_command`` to ``last_command`` and the fires of ``plan``. Ready for one
-        cycle when it is done: one cycle without ``full`` for each command, and 2 more. The plan must
-        not be armed.
+        Forget commands ``first_command`` to ``last_command`` and the fires of ``plan``. Ready for
+        one cycle when it is done: one cycle without ``full`` for each command, and 2 more. The plan
+        must not be armed.
     fire : Out, stream of `fire`
         Commands to carry out, in the order in which they became complete.
 
@@ -107,7 +108,8 @@ class Trigger(wiring.Component):
             m.d.comb += [
                 write.addr.eq(table.entry),
                 write.data.eq(table.data),
-                write.en.eq(self.table.valid & (table.table == Table.COMMAND) & (table.word == word)),
+                write.en.eq(self.table.valid & (table.table == Table.COMMAND)
+                            & (table.word == word)),
             ]
 
         # First cycle: the read ports take the full tile's command, or the next step of a clear.
@@ -192,8 +194,8 @@ class Trigger(wiring.Component):
             put.stamp.eq(stamp),
         ]
 
-        # Out, but for stale fires. A plan's fires keep their order, so its stale ones come first; before
-        # them stands at most the one that was on offer when the clear began.
+        # Out, but for stale fires. A plan's fires keep their order, so its stale ones come first;
+        # before them stands at most the one that was on offer when the clear began.
         head = queue.o.payload
         stands = Signal()
         drop = Signal()

@@ -74,7 +74,7 @@ class Bench:
         self.offer = None
 
     async def tick(self, write=None, full=None, command_done=None, ready=1, busy=0):
-        """One cycle: a table write (plan, word, value), a full tile of a plan, a command of a plan."""
+        """One cycle: a table write (plan, word, value), a plan's full tile, a plan's command."""
         ctx, dut, plans = self.ctx, self.dut, self.plans
         ctx.set(dut.table.valid, write is not None)
         if write is not None:
@@ -112,7 +112,7 @@ class Bench:
                      (clear.first_touch, clear.last_touch) if clear.any_touch else None)
             plan = self.plans[clear.plan]
             assert plan.clearing and offer[1:] == plan.ranges(), note
-            assert self.cycle >= plan.asked_at + PlanState.drain_cycles, f"{note}: cleared too early"
+            assert self.cycle >= plan.asked_at + PlanState.drain_cycles, f"{note}: too early"
         assert self.offer is None or offer == self.offer, f"{note}: an offer must stand"
         self.offer = None if ready else offer
         if valid and ready:
@@ -396,7 +396,7 @@ def test_what_is_no_configuration_is_refused(config):
 
 
 class Chain:
-    """Tracker, trigger and plan state as a node joins them, with a DMA that is done in one cycle."""
+    """Tracker, trigger and plan state as a node joins them, with a DMA that is done at once."""
 
     def __init__(self, config):
         self.tracker = tracker = Tracker(config=config)
@@ -579,11 +579,13 @@ def test_a_stopped_plan_runs_again_while_the_other_one_goes_on(seed):
             for beat in rest:
                 await bench.tick(*beat)
             await bench.idle(10)
-            assert sorted(fire[1:3] for fire in bench.fires) == [(0, 0), (0, 1), (1, 0), (1, 1)], note
+            assert sorted(fire[1:3] for fire in bench.fires) == [
+                (0, 0), (0, 1), (1, 0), (1, 1)], note
             assert sorted(plan for _cycle, plan in bench.done) == [0, 1], note
             assert not bench.errors, note
             tracker = bench.chain.tracker
-            assert bench.ctx.get(tracker.occupancy) == bench.ctx.get(tracker.overflow_occupancy) == 0
+            occupied = bench.ctx.get(tracker.occupancy), bench.ctx.get(tracker.overflow_occupancy)
+            assert occupied == (0, 0), note
             bench.fires.clear()
             bench.done.clear()
 

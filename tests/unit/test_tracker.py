@@ -1,4 +1,4 @@
-"""The tracker against a model of dictionaries: every cycle's events, places, marks, clears, lookups."""
+"""The tracker against a model of dictionaries, cycle by cycle: events, places, clears, lookups."""
 
 import random
 
@@ -161,7 +161,7 @@ class Bench:
             await self.tick()
 
     async def clear(self, first, last, commits=(), limit=1000, any_tiles=1):
-        """Clear a range beside an iterator of commits (None: no commit); return the cycles it took."""
+        """Clear a range beside an iterator of commits (None: none); return the cycles it took."""
         ctx, dut = self.ctx, self.dut
         ctx.set(dut.clear.payload, {"any_tiles": any_tiles, "first_tile": first, "last_tile": last})
         ctx.set(dut.clear.valid, 1)
@@ -309,7 +309,7 @@ def test_a_tile_of_one_beat_is_full_every_cycle():
             await bench.tick(tile, tile.expected)
         await bench.settle()
         assert bench.fulls == list(range(64))
-        assert bench.ctx.get(bench.dut.high_water) == 0, "a tile that is full at once takes no place"
+        assert bench.ctx.get(bench.dut.high_water) == 0, "a tile full at once takes no place"
 
     simulate(config, scenario)
 
@@ -404,7 +404,7 @@ def test_other_tables_and_words_change_nothing():
 @pytest.mark.parametrize("sets, ways", SHAPES)
 @pytest.mark.parametrize("seed", range(2))
 def test_clear_of_one_plan_beside_the_others_commits(sets, ways, seed):
-    """Gaps now and then; the other plans' tiles sit in the same sets and in the words next to it."""
+    """Gaps now and then; the other plans' tiles are in the same sets and in the words beside."""
     rng = random.Random(seed)
     config = make_config(sets, ways)
     note = f"{sets}x{ways} seed {seed}"

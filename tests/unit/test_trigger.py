@@ -1,4 +1,4 @@
-"""The trigger against a model of dictionaries: exactly one fire a run, in order, and none of a past run."""
+"""The trigger against a model: one fire a run, in order, and none from before a clear."""
 
 import random
 
@@ -83,8 +83,11 @@ class Bench:
         self.ctx.set(self.dut.clear.valid, 1)
 
     async def clear(self, plan, first, last, fulls=(), any_commands=1, ready=lambda: 1, limit=400):
-        """Clear beside an iterator of full tiles (None: none); return the cycles that it took, and how
-        many of the plan's fires got away: taken before or with its first cycle, or on offer there."""
+        """Clear beside an iterator of full tiles (None: none).
+
+        Return the cycles that it took, and how many of the plan's fires got away: taken before or
+        in its first cycle, or on offer there.
+        """
         self.start_clear(plan, first, last, any_commands)
         fulls = iter(fulls)
         for cycles in range(1, limit + 1):
@@ -112,8 +115,8 @@ def simulate(config, scenario, note=""):
 def random_commands(rng, plans=3):
     """A third of the commands for each plan, in one range a plan."""
     share = COMMANDS // plans
-    return [Command(number, number // share, rng.randrange(1, 6), rng.randrange(4), rng.randrange(64),
-                    rng.choice((1, 2, 64))) for number in range(share * plans)]
+    return [Command(number, number // share, rng.randrange(1, 6), rng.randrange(4),
+                    rng.randrange(64), rng.choice((1, 2, 64))) for number in range(share * plans)]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -290,7 +293,8 @@ def test_clear_forgets_one_plan_beside_the_others(seed):
 def test_stale_fires_go_even_if_the_queue_moves_only_after_the_clear():
     """The plan is cleared twice and armed again, always with epoch 1, before anything leaves."""
     async def scenario(bench):
-        commands = [Command(0, 0, 1, first=10), Command(1, 1, 1, first=11), Command(2, 1, 1, first=12)]
+        commands = [Command(number, plan, 1, first=10 + number)
+                    for number, plan in enumerate((0, 1, 1))]
         await bench.program(commands)
         await bench.tick(0, 0, ready=0)
         starts = []
@@ -311,7 +315,8 @@ def test_stale_fires_go_even_if_the_queue_moves_only_after_the_clear():
 
 def test_a_fire_on_offer_stands_and_the_clear_waits_for_it():
     async def scenario(bench):
-        commands = [Command(1, 1, 1, first=11), Command(2, 1, 1, first=12), Command(3, 0, 1, first=13)]
+        commands = [Command(number, plan, 1, first=10 + number)
+                    for number, plan in enumerate((1, 1, 0), start=1)]
         await bench.program(commands)
         start = bench.cycle
         for command in commands:
