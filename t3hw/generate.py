@@ -1,14 +1,17 @@
 """Verilog of a node or a ring, with a JSON sidecar that says what it is."""
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
+from unittest import mock
 
-from amaranth.back import verilog
+from amaranth.back import rtlil, verilog
 from amaranth.hdl import UnusedElaboratable
 from amaranth.lib.wiring import In
 
@@ -33,12 +36,52 @@ def top_component(config, devices=None):
 
 def to_verilog(component, name):
     """Verilog text of a component as top module ``name``."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _zeros_left_out():
         warnings.simplefilter("ignore", UnusedElaboratable)
         # The conversion always uses the Yosys that pip installed, so that the text depends on nothing
         # that is not pinned.
         os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-        return verilog.convert(component, name=name, strip_internal_attrs=True, emit_src=False)
+        text = verilog.convert(component, name=name, strip_internal_attrs=True, emit_src=False)
+    return _with_zeros(text)
+
+
+@contextlib.contextmanager
+def _zeros_left_out():
+    """Let the conversion leave out the contents of memories that begin with zeros.
+
+    Amaranth spells out every word of every memory, which takes most of the time and of the text.
+    """
+    emitter = rtlil.ModuleEmitter
+    spelled_out = emitter.emit_memory
+
+    def emit_memory(self, index, cell):
+        if any(cell.init):
+            spelled_out(self, index, cell)
+
+    with mock.patch.object(emitter, "emit_memory", emit_memory):
+        yield
+
+
+#: A memory's declaration: indentation, highest bit, name, highest index.
+_MEMORY = re.compile(r"^( *)reg \[\d+:0\] (\S+) ?\[(\d+):0\];$", re.M)
+
+
+def _with_zeros(text):
+    """The text, with a loop that fills each memory that has no contents with zeros, in simulation.
+
+    Hardware does not need it: software clears a plan's part of all tables before the plan's first run.
+    """
+    initialized = set(re.findall(r"^ *(\S+) ?\[0\] = ", text, re.M))
+
+    def declaration(found):
+        indent, name, last = found.groups()
+        if name in initialized:
+            return found.group()
+        return (f"{found.group()}\n`ifndef SYNTHESIS\n{indent}integer {name.lstrip(chr(92))}_word;\n"
+                f"{indent}initial for ({name}_word = 0; {name}_word <= {last}; "
+                f"{name}_word = {name}_word + 1) {name}[{name}_word] = 0;\n`endif")
+
+    return _MEMORY.sub(declaration, text)
 
 
 def sidecar(component, name, config, devices=None):

@@ -1,0 +1,239 @@
+"""The command `t3hw`."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from . import __version__
+from .config import DTYPE_NAMES, PRESETS, ConfigError, NodeConfig
+
+__all__ = ["main"]
+
+#: Exit codes: all is well; the result is wrong; bad input; interrupted.
+OK, WRONG, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments=None):
+    """Run the command line; returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if not hasattr(options, "run"):
+        parser.print_help()
+        return BAD_INPUT
+    # What every module may raise about its input; imported late, so that --help is quick.
+    from .cosim.simulators import SimulatorError
+    from .registers import RegisterError
+    from .runtime.plan import PlanError
+    from .workloads import InputError
+
+    try:
+        return options.run(options)
+    except (ConfigError, InputError, PlanError, RegisterError, SimulatorError) as error:
+        print(f"t3hw: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except OSError as error:
+        print(f"t3hw: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("t3hw: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="t3hw", description="Hardware that hides a GEMM's reduce-scatter behind the GEMM.")
+    parser.add_argument("--version", action="version", version=f"t3hw {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    generate = commands.add_parser("generate", help="write Verilog of a node or a ring",
+                                   description="Write Verilog and a JSON sidecar.")
+    _add_config(generate)
+    generate.add_argument("--devices", type=_devices, metavar="N",
+                          help="a ring of N nodes (t3_ring) instead of one node (t3_node)")
+    generate.add_argument("-o", "--output", type=Path, default=Path("."), metavar="DIR",
+                          help="folder, made if it is not there (default: this one)")
+    generate.set_defaults(run=_generate)
+
+    simulate = commands.add_parser(
+        "sim", help="simulate a ring that overlaps a GEMM with its reduce-scatter",
+        description="Simulate a ring of nodes that runs one tensor-parallel GEMM, compare the result "
+                    "bit for bit with the reference, and show what the overlap saved.")
+    _add_simulation(simulate)
+    simulate.set_defaults(run=_simulate)
+
+    demo = commands.add_parser(
+        "demo", help="the main job on real input, explained",
+        description="Four devices run the FC-2 layer of a MiniLM encoder on a real sentence.")
+    demo.add_argument("--timeline", type=Path, default=Path("t3hw-demo.html"), metavar="FILE",
+                      help="where the timeline goes, as a page and as a picture "
+                           "(default: %(default)s)")
+    demo.add_argument("--simulator", choices=("verilator", "icarus"), default="verilator")
+    demo.add_argument("--json", type=Path, metavar="FILE", help="write the summary as JSON")
+    demo.set_defaults(run=_demo)
+
+    registers = commands.add_parser("registers", help="print the register map",
+                                    description="Print all registers and tables.")
+    registers.set_defaults(run=_registers)
+
+    bench = commands.add_parser("bench", help="measure", description="Measure, against the goals.")
+    kinds = bench.add_subparsers(title="what", metavar="WHAT", required=True)
+    blocks = kinds.add_parser("blocks", help="cycles and speed of the blocks and of a ring")
+    blocks.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    blocks.set_defaults(run=_bench_blocks)
+    return parser
+
+
+def _add_config(parser):
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--preset", choices=sorted(PRESETS), default="default",
+                       help="a stock configuration (default: %(default)s)")
+    group.add_argument("--config", type=Path, metavar="FILE.toml",
+                       help="fields of the configuration, and `preset` to start from")
+
+
+def _add_simulation(parser):
+    _add_config(parser)
+    job = parser.add_argument_group("the GEMM")
+    job.add_argument("--devices", type=_devices, default=4, help="2 to 8 (default: %(default)s)")
+    job.add_argument("--m", type=_positive, help="rows of the output (default: 64)")
+    job.add_argument("--n", type=_positive, help="columns of the output (default: 256)")
+    job.add_argument("--k", type=_positive,
+                     help="length of the sums, sliced over the devices (default: 256)")
+    job.add_argument("--dtype", choices=DTYPE_NAMES, help="(default: bfloat16, or that of --a)")
+    job.add_argument("--seed", type=int, default=1,
+                     help="of operands, schedule and stalls (default: %(default)s)")
+    job.add_argument("--a", type=Path, metavar="A.npy", help="the M x K operand")
+    job.add_argument("--b", type=Path, metavar="B.npy", help="the K x N operand")
+    job.add_argument("--weights", type=Path, metavar="FILE.safetensors",
+                     help="take B from a weight, N x K as frameworks store it")
+    job.add_argument("--tensor", metavar="NAME", help="its name in the file")
+    job.add_argument("--activations", type=Path, metavar="X.npy", help="the M x K operand")
+    ring = parser.add_argument_group("the ring")
+    ring.add_argument("--tile", type=_tile, default=(16, 64), metavar="ROWSxCOLUMNS",
+                      help="output of a workgroup (default: 16x64)")
+    ring.add_argument("--granularity", type=_granularity, default="tile",
+                      help="tile, chunk, or tiles that a DMA command waits for (default: %(default)s)")
+    ring.add_argument("--policy", choices=("round-robin", "compute-first"), default="round-robin",
+                      help="arbitration at the memory (default: %(default)s)")
+    ring.add_argument("--pace", type=_positive, default=2,
+                      help="cycles from beat to beat of a producer (default: %(default)s)")
+    ring.add_argument("--memory-latency", type=_not_negative, default=16, metavar="CYCLES")
+    ring.add_argument("--link-latency", type=_not_negative, default=50, metavar="CYCLES")
+    ring.add_argument("--link-interval", type=_positive, default=1, metavar="CYCLES",
+                      help="cycles from word to word (default: %(default)s)")
+    ring.add_argument("--link-stall", type=float, default=0.0, metavar="CHANCE",
+                      help="chance that a link does not move in a cycle (default: %(default)s)")
+    ring.add_argument("--simulator", choices=("verilator", "icarus"), default="verilator")
+    ring.add_argument("--max-cycles", type=_positive, default=50_000_000, metavar="CYCLES",
+                      help="limit of the simulation (default: %(default)s)")
+    results = parser.add_argument_group("results")
+    results.add_argument("--out", type=Path, metavar="C.npy",
+                         help="the gathered M x N result (bfloat16 as uint16)")
+    results.add_argument("--wave", type=Path, metavar="FILE.fst", help="waveforms")
+    results.add_argument("--timeline", type=Path, metavar="FILE.html",
+                         help="what each device did when, as a page, and as FILE.png")
+    results.add_argument("--json", type=Path, metavar="FILE", help="the summary as JSON")
+
+
+def _positive(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return number
+
+
+def _not_negative(text):
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must be at least 0, not {text}")
+    return number
+
+
+def _devices(text):
+    number = int(text)
+    if not 2 <= number <= 8:
+        raise argparse.ArgumentTypeError(f"a ring has 2 to 8 devices, not {text}")
+    return number
+
+
+def _tile(text):
+    rows, _, columns = text.partition("x")
+    if not (rows.isdigit() and columns.isdigit() and int(rows) and int(columns)):
+        raise argparse.ArgumentTypeError(f"must be like 16x64, not {text}")
+    return int(rows), int(columns)
+
+
+def _granularity(text):
+    if text in ("tile", "chunk"):
+        return text
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"must be tile, chunk or a number of tiles, not {text}")
+    return int(text)
+
+
+def _config(options):
+    if options.config:
+        return NodeConfig.from_toml(options.config)
+    return NodeConfig.preset(options.preset)
+
+
+def _generate(options):
+    from .generate import generate
+
+    for path in generate(_config(options), options.output, devices=options.devices):
+        print(path)
+    return OK
+
+
+def _registers(_options):
+    from .registers.listing import listing
+
+    print(listing())
+    return OK
+
+
+def _simulate(options):
+    from .cosim.overlap import simulate
+    from .workloads import load_operands
+
+    operands = load_operands(
+        m=options.m, n=options.n, k=options.k, dtype=options.dtype, seed=options.seed,
+        a=options.a, b=options.b, weights=options.weights, tensor=options.tensor,
+        activations=options.activations)
+    return simulate(operands, _config(options), options)
+
+
+def _demo(options):
+    from .cosim.overlap import simulate
+    from .workloads import real
+
+    print(real.EXPLANATION)
+    defaults = _parser().parse_args(["sim"])
+    for name in ("timeline", "simulator", "json"):
+        setattr(defaults, name, getattr(options, name))
+    return simulate(real.load(), NodeConfig.preset("default"), defaults)
+
+
+def _bench_blocks(options):
+    from .cosim.block_bench import bench_blocks
+
+    report = bench_blocks()
+    if options.json:
+        write_json(options.json, report)
+    return OK if all(row["met"] for row in report["rows"]) else WRONG
+
+
+def write_json(path, content):
+    """Write JSON so that a reader never sees half of it."""
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(json.dumps(content, indent=1) + "\n")
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,320 @@
+"""Node: one device, all blocks wired, with AMBA ports."""
+
+from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..config import NodeConfig
+from .amba import AxiLitePorts, AxiPorts, AxiStreamPorts
+from .arbiter import Arbiter
+from .dma_engine import DmaEngine
+from .dma_front_end import DmaFrontEnd
+from .in_flight import InFlight
+from .link_egress import LinkEgress
+from .link_ingress import LinkIngress
+from .memory_controller import MemoryController
+from .packet_merge import PacketMerge
+from .plan_state import PlanState
+from .producer_port import ProducerPort
+from .read_splitter import ReadSplitter
+from .register_block import RegisterBlock
+from .seams import MemoryOp, Source, memory_request, remote_beat
+from .tracker import Tracker
+from .trigger import Trigger
+
+__all__ = ["Node", "trace_members"]
+
+
+def trace_members(config):
+    """What a node shows of its inner life, for timelines and logic analysers: one-cycle pulses."""
+    return {
+        "trace_producer_beat": Out(1),
+        "trace_remote_beat": Out(1),
+        "trace_commit_local": Out(1),
+        "trace_commit_incoming": Out(1),
+        "trace_memory": Out(1),
+        "trace_full": Out(1),
+        "trace_full_slot": Out(16),
+        "trace_fire": Out(1),
+        "trace_fire_first": Out(16),
+        "trace_block": Out(1),
+        "trace_block_wg": Out(16),
+        "trace_first_read": Out(1),
+        "trace_dma_beat": Out(1),
+        "trace_command_done": Out(1),
+        "trace_tx": Out(1),
+        "trace_rx": Out(1),
+        "trace_done": Out(config.plans),
+    }
+
+
+class Node(wiring.Component):
+    """One device: producer port, memory controller, tracker, trigger, DMA, link and registers.
+
+    From the commit of a tile's last update to the DMA engine's first read request: `trigger_latency`
+    cycles, if no earlier command is under way. Latencies and throughputs of the blocks are theirs.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        What to build.
+
+    Members
+    -------
+    s_axil_* : AXI4-Lite slave, 32 bits
+        Registers and tables.
+    s_axi_* : AXI4 slave
+        The producer's loads and stores; AWUSER is ``{wf, wg}``.
+    m_axi_* : AXI4 master, if ``config.memory`` is ``"axi"``
+        To the memory.
+    link_tx_*, link_rx_* : AXI4-Stream
+        To and from the neighbours. TKEEP has a payload word's strobes; whatever lies between two nodes
+        must pass it on unchanged.
+    link_tx_credit : In(1), link_rx_credit : Out(1)
+        One pulse for each word that the receiver took out of its buffer.
+    irq : Out(1)
+        Interrupt, level.
+    trace_* : Out
+        See `trace_members`; registered. Not needed for operation.
+
+    Raises
+    ------
+    TypeError
+        If ``config`` is not a NodeConfig.
+    """
+
+    #: Cycles from the commit of a tile's last update to the first read request.
+    trigger_latency = 6
+
+    def __init__(self, *, config):
+        if not isinstance(config, NodeConfig):
+            raise TypeError(f"config must be a NodeConfig, not {config!r}")
+        self._config = config
+        self._axil = AxiLitePorts(prefix="s_axil", master=False)
+        self._axi = AxiPorts(prefix="s_axi", master=False, config=config, id_width=config.id_width)
+        self._link_tx = AxiStreamPorts(prefix="link_tx", master=True, config=config)
+        self._link_rx = AxiStreamPorts(prefix="link_rx", master=False, config=config)
+        self._memory = None
+        members = (self._axil.members() | self._axi.members() | self._link_tx.members()
+                   | self._link_rx.members())
+        if config.memory == "axi":
+            self._memory = AxiPorts(prefix="m_axi", master=True, config=config, id_width=1)
+            members |= self._memory.members()
+        super().__init__(members | {
+            "link_tx_credit": In(1),
+            "link_rx_credit": Out(1),
+            "irq": Out(1),
+        } | trace_members(config))
+
+    def elaborate(self, platform):
+        m = Module()
+
+        config = self._config
+        m.submodules.producer = producer = ProducerPort(config=config)
+        m.submodules.controller = controller = MemoryController(config=config)
+        m.submodules.tracker = tracker = Tracker(config=config)
+        m.submodules.trigger = trigger = Trigger(config=config)
+        m.submodules.plan_state = plan_state = PlanState(config=config)
+        m.submodules.front_end = front_end = DmaFrontEnd(config=config)
+        m.submodules.engine = engine = DmaEngine(config=config)
+        m.submodules.splitter = splitter = ReadSplitter(config=config, source=Source.DMA)
+        m.submodules.ingress = ingress = LinkIngress(config=config)
+        m.submodules.egress = egress = LinkEgress(config=config)
+        reporters = [producer, ingress, controller, tracker, plan_state, egress]
+        m.submodules.registers = registers = RegisterBlock(config=config,
+                                                           error_sources=len(reporters))
+
+        # Buses.
+        def channels(block, names):
+            return {name: getattr(block, name) for name in names}
+
+        self._axil.connect(m, self, channels(registers, ("aw", "w", "b", "ar", "r")))
+        self._axi.connect(m, self, channels(producer, ("aw", "w", "b", "ar", "r")))
+        self._link_tx.connect(m, self, {"t": egress.tx})
+        self._link_rx.connect(m, self, {"t": ingress.rx})
+        if self._memory is not None:
+            self._memory.connect(m, self, channels(controller, ("aw", "w", "b", "ar", "r")))
+        m.d.comb += [
+            egress.credit.eq(self.link_tx_credit),
+            self.link_rx_credit.eq(ingress.credit),
+            self.irq.eq(registers.irq),
+        ]
+
+        # Software's settings, tables, and the state of the plans.
+        m.d.comb += [
+            controller.policy.eq(registers.policy),
+            controller.starvation_limit.eq(registers.starvation_limit),
+            controller.latency.eq(registers.memory_latency),
+            egress.latency.eq(registers.link_latency),
+            egress.interval.eq(registers.link_interval),
+            ingress.hold_timeout.eq(registers.hold_timeout),
+            registers.holding.eq(ingress.holding),
+            registers.holding_plan.eq(ingress.holding_plan),
+            registers.status.eq(plan_state.status),
+            registers.plan_done.eq(plan_state.done),
+            registers.interrupt.eq(front_end.interrupt),
+        ]
+        for block in (producer, ingress, tracker, trigger, plan_state, front_end):
+            _broadcast(m, registers.table, block.table)
+        for block in (producer, ingress, tracker, trigger, front_end):
+            m.d.comb += block.plans.eq(plan_state.plans)
+        for reporter, collected in zip(reporters, registers.error, strict=True):
+            _broadcast(m, reporter.error, collected)
+
+        # Requests to the memory, and its answers.
+        m.submodules.communication = communication = Arbiter(shape=memory_request(config),
+                                                             requesters=2)
+        wiring.connect(m, producer.compute, controller.compute)
+        wiring.connect(m, ingress.request, controller.ingress)
+        wiring.connect(m, engine.read, splitter.burst)
+        wiring.connect(m, splitter.request, communication.i[0])
+        wiring.connect(m, front_end.doorbell_local, communication.i[1])
+        wiring.connect(m, communication.o, controller.dma)
+        for source, monitor in ((Source.PRODUCER, producer.read), (Source.DMA, engine.data)):
+            _broadcast(m, controller.read, monitor,
+                       only=controller.read.payload.source == source)
+        _broadcast(m, controller.commit, producer.commit,
+                   only=controller.commit.payload.source == Source.PRODUCER)
+
+        # Counting, triggering, sending.
+        _broadcast(m, controller.commit, tracker.commit)
+        _broadcast(m, tracker.full, trigger.full)
+        _broadcast(m, tracker.full, plan_state.full)
+        m.d.comb += [
+            front_end.fire.payload.eq(trigger.fire.payload),
+            front_end.fire.valid.eq(trigger.fire.valid & ~registers.hold),
+            trigger.fire.ready.eq(front_end.fire.ready & ~registers.hold),
+        ]
+        wiring.connect(m, front_end.block, engine.block)
+        _broadcast(m, engine.done, front_end.block_done)
+        _broadcast(m, front_end.command_done, plan_state.command_done)
+        m.submodules.outgoing = outgoing = PacketMerge(shape=remote_beat(config))
+        wiring.connect(m, engine.packet, outgoing.a)
+        wiring.connect(m, front_end.doorbell_remote, outgoing.b)
+        wiring.connect(m, outgoing.o, egress.dma)
+        wiring.connect(m, producer.remote, egress.producer)
+
+        self._clear(m, plan_state.clear, (tracker.clear, trigger.clear, controller.clear))
+
+        # What of a plan is under way, so that a clear can wait for it.
+        m.submodules.requests = requests = InFlight(
+            config=config, starts=2, ends=1, limit=_requests_under_way(config))
+        m.submodules.commands = commands = InFlight(config=config, starts=1, ends=1,
+                                                    limit=config.commands)
+        for event, stream in zip(requests.start, (producer.compute, ingress.request), strict=True):
+            m.d.comb += [
+                event.valid.eq(stream.valid & stream.ready & stream.payload.tile.tracked
+                               & (stream.payload.op != MemoryOp.READ)),
+                event.plan.eq(stream.payload.tile.plan),
+            ]
+        m.d.comb += [
+            requests.end[0].valid.eq(controller.commit.valid & controller.commit.payload.tile.tracked),
+            requests.end[0].plan.eq(controller.commit.payload.tile.plan),
+            commands.start[0].valid.eq(front_end.fire.valid & front_end.fire.ready),
+            commands.start[0].plan.eq(front_end.fire.payload.plan),
+            commands.end[0].valid.eq(front_end.command_done.valid),
+            commands.end[0].plan.eq(front_end.command_done.payload.plan),
+            plan_state.busy.eq(requests.busy | commands.busy),
+        ]
+
+        # Tile lookup by software.
+        m.d.comb += [
+            tracker.state_index.eq(registers.state_index),
+            tracker.state_start.eq(registers.state_start),
+            registers.state.eq(tracker.state),
+            registers.state_done.eq(tracker.state_done),
+            tracker.cycle.eq(registers.cycle),
+            tracker.clear_marks.eq(registers.clear_marks),
+        ]
+        _broadcast(m, engine.first_read, registers.first_read)
+        self._count(m, registers, producer=producer, controller=controller, engine=engine,
+                    ingress=ingress, egress=egress, tracker=tracker, front_end=front_end)
+        self._trace(m, producer=producer, controller=controller, tracker=tracker,
+                    front_end=front_end, engine=engine, plan_state=plan_state)
+
+        return m
+
+    @staticmethod
+    def _clear(m, clear, targets):
+        """One clear for all that keeps something of a plan: taken when the last of them is ready."""
+        done = Signal(len(targets))
+        ready = Signal(len(targets))
+        for index, target in enumerate(targets):
+            m.d.comb += [
+                target.payload.eq(clear.payload),
+                target.valid.eq(clear.valid & ~done[index]),
+                ready[index].eq(done[index] | target.ready),
+            ]
+        m.d.comb += clear.ready.eq(ready.all())
+        with m.If(clear.valid):
+            m.d.sync += done.eq(ready)
+            with m.If(clear.ready):
+                m.d.sync += done.eq(0)
+
+    def _count(self, m, registers, *, producer, controller, engine, ingress, egress, tracker,
+               front_end):
+        events = registers.events
+        levels = registers.levels
+        m.d.comb += [
+            events.producer_read_bytes.eq(producer.events.read_bytes),
+            events.producer_write_bytes.eq(producer.events.write_bytes),
+            events.remote_write_bytes.eq(producer.events.remote_bytes),
+            events.incoming_update_bytes.eq(ingress.events.update_bytes),
+            events.incoming_store_bytes.eq(ingress.events.store_bytes),
+            events.dma_read_bytes.eq(engine.bytes),
+            events.dma_packets.eq(engine.packet.valid & engine.packet.ready
+                                  & engine.packet.payload.last),
+            events.commits.eq(controller.commit.valid),
+            events.producer_write_stall.eq(producer.events.write_stall),
+            events.producer_read_stall.eq(producer.events.read_stall),
+            events.compute_queue_stall.eq(controller.events.compute_stall),
+            events.communication_queue_stall.eq(controller.events.communication_stall),
+            events.link_stall.eq(egress.stall),
+            events.dma_stall.eq(engine.stall),
+            events.tx_words.eq(self.link_tx_tvalid & self.link_tx_tready),
+            events.rx_words.eq(self.link_rx_tvalid & self.link_rx_tready),
+            events.memory_busy.eq(controller.events.access),
+            events.forced_accesses.eq(controller.events.forced),
+            events.tiles_full.eq(tracker.full.valid),
+            events.commands_fired.eq(front_end.fire.valid & front_end.fire.ready),
+            levels.tracker_occupancy.eq(tracker.occupancy),
+            levels.tracker_high_water.eq(tracker.high_water),
+            levels.overflow_occupancy.eq(tracker.overflow_occupancy),
+            levels.overflow_high_water.eq(tracker.overflow_high_water),
+        ]
+
+    def _trace(self, m, *, producer, controller, tracker, front_end, engine, plan_state):
+        commit = controller.commit
+        m.d.sync += [
+            self.trace_producer_beat.eq(self.s_axi_wvalid & self.s_axi_wready),
+            self.trace_remote_beat.eq(producer.remote.valid & producer.remote.ready),
+            self.trace_commit_local.eq(commit.valid & (commit.payload.source == Source.PRODUCER)),
+            self.trace_commit_incoming.eq(commit.valid & (commit.payload.source == Source.LINK)),
+            self.trace_memory.eq(controller.events.access),
+            self.trace_full.eq(tracker.full.valid),
+            self.trace_full_slot.eq(tracker.full.payload.slot),
+            self.trace_fire.eq(front_end.fire.valid & front_end.fire.ready),
+            self.trace_fire_first.eq(front_end.fire.payload.first),
+            self.trace_block.eq(front_end.block.valid & front_end.block.ready),
+            self.trace_block_wg.eq(front_end.block.payload.wg),
+            self.trace_first_read.eq(engine.first_read.valid),
+            self.trace_dma_beat.eq(engine.packet.valid & engine.packet.ready),
+            self.trace_command_done.eq(front_end.command_done.valid),
+            self.trace_tx.eq(self.link_tx_tvalid & self.link_tx_tready),
+            self.trace_rx.eq(self.link_rx_tvalid & self.link_rx_tready),
+            self.trace_done.eq(plan_state.done),
+        ]
+
+
+def _broadcast(m, stream, listener, *, only=1):
+    """One of several listeners of an always-ready stream."""
+    m.d.comb += [
+        listener.payload.eq(stream.payload),
+        listener.valid.eq(stream.valid & only),
+    ]
+
+
+def _requests_under_way(config):
+    """More requests than a plan can have between the ports and their commits."""
+    return (config.compute_queue + config.communication_queue + config.memory_max_latency
+            + config.memory_outstanding + 256)
