@@ -165,14 +165,14 @@ def test_random_traffic_from_three_sources(config, dtypes, width, policy):
     types = [INT32, INT32, INT32, BFLOAT16] if len(dtypes) == 1 else [*range(4)]
     beats = [beat(config, number) for number in range(6)]
     addresses = beats * 3 + ([1024] if config.memory == "builtin" else [])
-    ports = {name: random_requests(rng, config, source, addresses, types, 70)
+    ports = {name: random_requests(rng, config, source, addresses, types, 60)
              for name, source in (("compute", PRODUCER), ("ingress", LINK), ("dma", DMA))}
     # What is in memory at the end, read by the last requests of all.
     last = [make_request(config, READ, source=DMA, address=address) for address in beats]
 
     def dma():
         yield from ports["dma"]
-        while bench.answers < 210:
+        while bench.answers < 180:
             yield None
         yield from last
 
@@ -183,7 +183,7 @@ def test_random_traffic_from_three_sources(config, dtypes, width, policy):
                   policy=policy, limit=5, latency=rng.choice([0, 1, 30]), seed=seed,
                   axi={"read_latency": latency, "write_latency": latency, "pace": 0.8,
                        "early_writes": 0.3})
-    bench.run(answers=210 + len(last))
+    bench.run(answers=180 + len(last))
     bench.check()
     causes = {error.cause.value for _, error in bench.errors}
     missing = {MISSING_DTYPE} if len(dtypes) == 1 else set()
