@@ -214,7 +214,7 @@ class Node(wiring.Component):
             commands.start[0].plan.eq(front_end.fire.payload.plan),
             commands.end[0].valid.eq(front_end.command_done.valid),
             commands.end[0].plan.eq(front_end.command_done.payload.plan),
-            plan_state.busy.eq(requests.busy | commands.busy),
+            plan_state.busy.eq(producer.busy | requests.busy | commands.busy),
         ]
 
         # Tile lookup by software.

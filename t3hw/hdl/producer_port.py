@@ -25,7 +25,7 @@ __all__ = ["ProducerPort", "producer_events"]
 def producer_events(config):
     """What the producer did in the last cycle, for the counters.
 
-    ``write_bytes``: strobes of the beat that was taken from ``w``. ``read_bytes``: bytes asked for.
+    ``write_bytes``: strobes of the beat that goes to memory here. ``read_bytes``: bytes asked for.
     ``remote_bytes``: strobes of the beat that the link accepted. ``write_stall``: data waited at ``w``.
     ``read_stall``: a read beat waited for memory, or for a place in the queue before ``r``.
     """
@@ -47,8 +47,8 @@ class ProducerPort(wiring.Component):
     * Across a region's edge, in a burst that AXI does not allow, or WLAST in the wrong place: refused,
       REFUSED_STORE.
     * In no region: a plain STORE.
-    * In a region that is tracked, whose plan is not armed: refused, REFUSED_STORE; or whose tile is none
-      of the plan's: refused, UNKNOWN_TILE.
+    * In a region that is tracked, whose plan is not armed: refused, REFUSED_STORE; or that stays here
+      and whose tile is none of the plan's: refused, UNKNOWN_TILE.
     * In any other: what the region says, a STORE or an UPDATE in memory here, or a beat to the neighbour.
 
     A burst is answered with SLVERR if one of its beats was refused or could not be written, and not before
@@ -159,11 +159,12 @@ class ProducerPort(wiring.Component):
         with m.Elif(beat.any):
             with m.If(beat.straddle | beat.match & beat.tracked & ~beat.armed):
                 m.d.comb += refused.eq(1)
-            with m.Elif(beat.match & beat.tracked & ~beat.tile_known):
-                m.d.comb += [refused.eq(1), cause.eq(ErrorCause.UNKNOWN_TILE)]
             with m.Elif(beat.match & ((beat.action == RegionAction.REMOTE_STORE)
                                       | (beat.action == RegionAction.REMOTE_UPDATE))):
+                # A tile that goes away has a slot at the receiver only, who checks it.
                 m.d.comb += remote.eq(1)
+            with m.Elif(beat.match & beat.tracked & ~beat.tile_known):
+                m.d.comb += [refused.eq(1), cause.eq(ErrorCause.UNKNOWN_TILE)]
             with m.Else():
                 m.d.comb += local.eq(1)
 
@@ -222,7 +223,7 @@ class ProducerPort(wiring.Component):
             self.error.payload.address.eq(beat.address),
             self.error.payload.tile.eq(tile),
             self.events.write_bytes.eq(
-                Mux(self.w.valid & self.w.ready, popcount(self.w.payload.strb), 0)),
+                Mux(taken & local, popcount(store.strobe), 0)),
             self.events.remote_bytes.eq(
                 Mux(self.remote.valid & self.remote.ready, popcount(self.remote.payload.strobe), 0)),
             self.events.write_stall.eq(self.w.valid & ~self.w.ready),
