@@ -17,7 +17,8 @@ def next_address(m, burst, address):
     """Address of the beat that follows the one at ``address`` in a burst (an `axi_address`).
 
     The first beat of an INCR burst may be unaligned, the others are aligned to the size. A WRAP burst stays
-    within its block of 2, 4, 8 or 16 beats; with another length it stays within some block, no more.
+    within its block of 2, 4, 8 or 16 beats; with a length or a first address that AXI does not allow it
+    goes round some addresses of such a block, no more.
     """
     step = Signal(8)
     aligned = Signal.like(address)
@@ -27,7 +28,7 @@ def next_address(m, burst, address):
         step.eq(1 << burst.size),
         aligned.eq(address & ~(step - 1)),
         increased.eq(aligned + step),
-        block.eq((burst.len << burst.size) | (step - 1)),
+        block.eq(burst.len << burst.size),
     ]
     return Mux(burst.burst == FIXED, address,
                Mux(burst.burst == WRAP, address & ~block | increased & block, increased))

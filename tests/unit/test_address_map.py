@@ -209,6 +209,16 @@ def test_a_number_beyond_the_table_is_never_another_tile():
     assert [answer.slot for answer in answers if answer.tile_known] == [62, 63, 0, 63]
 
 
+def test_a_tile_number_that_does_not_fit_in_wg_is_no_tile():
+    """The neighbour would get another tile's id."""
+    config = TINY.replace(wg_width=4)
+    region = Region(base=0, limit=0xFFFF, tracked=1, mode=ADDRESS, pitch_log2=4, row_bytes_log2=4)
+    plans = [Plan(armed=1, epoch=1, last_tile=config.tiles - 1), Plan()]
+    answers = look_up(config, [region], plans, [{"address": 16 * number, "strobe": 1}
+                                                for number in (0, 15, 16, 63)])
+    assert [answer.tile_known for answer in answers] == [1, 1, 0, 0]
+
+
 def test_latency_and_throughput_as_stated():
     dut = AddressMap(config=TINY, meta=24)
     seen = []

@@ -116,7 +116,7 @@ def test_random_bursts_are_answered_in_order_when_settled(name, seed):
     async def data(ctx):
         await put(ctx, dut.w, [beat for burst in bursts for beat in burst.data],
                   rng=random.Random(seed + 1), pace=rng.choice([0.5, 1]))
-        await wait_for(ctx, lambda: len(settler.responses) == len(bursts), cycles=30000,
+        await wait_for(ctx, lambda: len(settler.responses) == len(bursts), cycles=12000,
                        what=lambda: f"{name}, seed {seed}: {len(settler.responses)} answers")
 
     simulate(dut, addresses, data, background=[settler.bench])

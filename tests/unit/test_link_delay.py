@@ -11,11 +11,11 @@ from t3hw.hdl.link_delay import LinkDelay, PulseDelay
 TINY = NodeConfig.preset("tiny").replace(link_credits=40, link_max_latency=100)
 
 
-@pytest.mark.parametrize("latency", [0, 1, 7, 100])
+@pytest.mark.parametrize("max_latency, latency", [(100, 0), (100, 7), (100, 100), (1, 1), (63, 63), (64, 64)])
 @pytest.mark.parametrize("pace", [0.3, 1.0])
-def test_each_word_and_credit_takes_the_stated_time(latency, pace):
+def test_each_word_and_credit_takes_the_stated_time(max_latency, latency, pace):
     rng = random.Random(latency)
-    dut = LinkDelay(config=TINY.replace(link_credits=200))
+    dut = LinkDelay(config=TINY.replace(link_credits=200, link_max_latency=max_latency))
     went, came, credits_went, credits_came = [], [], [], []
 
     async def bench(ctx):
