@@ -227,6 +227,10 @@ class Session:
         for device in scripts:
             self._start[device].value = 0
 
+    def is_busy(self, device):
+        """Whether the device's player is still playing."""
+        return bool(self._busy[device].value)
+
     def wait_players(self, *devices, cycles=None):
         """Wait until the players of these devices (none named: of all) are ready. Returns whether they are."""
         watched = [self._busy[device] for device in devices or range(self.devices)]

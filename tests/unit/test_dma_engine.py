@@ -8,7 +8,7 @@ import pytest
 from amaranth.sim import Simulator
 
 from t3hw.config import NodeConfig
-from t3hw.cosim.block_bench import measure_bus_use
+from t3hw.cosim.bus_use import measure_bus_use
 from t3hw.hdl.dma_engine import DmaEngine
 from t3hw.hdl.seams import Dtype, MemoryOp
 
