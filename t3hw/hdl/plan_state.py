@@ -22,10 +22,10 @@ class PlanState(wiring.Component):
     reports ``PLAN_TIMEOUT`` once, and stays armed.
 
     *Clear* disarms a plan at once. When nothing of it is under way any more (``busy`` is low, and
-    then `drain_cycles` for what is between tracker and trigger) the range that it owns goes out as
-    ``clear``, and when that is taken the plan is as after reset. Plans that wait for a clear get it
-    one after another; a busy one holds up no other. Arm is ignored while the plan is armed or being
-    cleared, and in a write that also clears.
+    low again `drain_cycles` later, when what was between tracker and trigger has become a fire) the
+    range that it owns goes out as ``clear``, and when that is taken the plan is as after reset.
+    Plans that wait for a clear get it one after another; a busy one holds up no other. Arm is
+    ignored while the plan is armed or being cleared, and in a write that also clears.
 
     Ranges are those of the plan's table words. What reaches over the end of a table is cut off in
     ``clear`` and ``plans``, where an empty range has its first after its last. A number of tiles or
@@ -48,8 +48,9 @@ class PlanState(wiring.Component):
     command_done : In, stream of `command_done`, always ready
         A command is done. Ignored for a plan that is not armed.
     busy : In(plans)
-        A bit a plan: requests of its tiles are between a port and their commit, or the DMA has a
-        command of it. Only looked at when a clear waits. 0 is allowed if the software sees to it.
+        A bit a plan: requests of its tiles are between a port and their commit, or a fire of it is
+        queued, or the DMA has a command of it. Only looked at when a clear waits. With 0 a clear
+        does not wait for any of these, and the software must see to it.
     plans : Out(plan_views)
         What all blocks need to know, registered.
     status : Out(plan_status)
@@ -248,7 +249,11 @@ class PlanState(wiring.Component):
                          _cut(words.first_touch, words.touch_beats, config.touch_beats))):
                     m.d.sync += [target.eq(value) for target, value in zip(targets, values)]
                 with m.If(drain == 0):
-                    m.next = "CLEAR"
+                    # Busy again: what was between tracker and fire queue has become a fire.
+                    with m.If(self.busy.bit_select(range_.plan, 1)):
+                        m.next = "IDLE"
+                    with m.Else():
+                        m.next = "CLEAR"
             with m.State("CLEAR"):
                 m.d.comb += self.clear.valid.eq(1)
                 with m.If(self.clear.ready):

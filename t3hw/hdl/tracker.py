@@ -6,8 +6,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..config import NodeConfig
-from .seams import (EPOCH_WIDTH, EXPECTED_WIDTH, STAMP_WIDTH, ErrorCause, Table, clear_range,
-                    commit, error_event, plan_views, slot_width, table_write, tile_full)
+from .seams import (EPOCH_WIDTH, EXPECTED_WIDTH, STAMP_WIDTH, ErrorCause, Table,
+                    byte_count_width, clear_range, commit, error_event, plan_views, slot_width,
+                    table_write, tile_full)
 
 __all__ = ["Tracker"]
 
@@ -69,7 +70,7 @@ class Tracker(wiring.Component):
         counted. Needs up to as many cycles without commit as there are sets; a tile that gets its
         first bytes meanwhile may still be seen as it was before.
     occupancy, high_water : Out
-        Ways in use, now and at most since ``clear_marks``.
+        Ways in use, 3 cycles after the commit, and at most since ``clear_marks``.
     overflow_occupancy, overflow_high_water : Out
         The same for overflow counters.
     clear_marks : In(1)
@@ -120,15 +121,16 @@ class Tracker(wiring.Component):
         slot_shape = slot_width(config)
 
         # Entries hold what a tile still lacks, not what it has: then "is this the last" and "is
-        # this too much" are comparisons with the few bits of one commit's bytes, beside the
-        # subtraction and not behind it.
-        entry_layout = data.StructLayout({"valid": 1, "slot": slot_shape, "left": EXPECTED_WIDTH})
+        # this too much" are comparisons beside the subtraction and not behind it. They need only
+        # the few bits of one commit's bytes, since it is stored whether any other bit is set.
+        few = byte_count_width(config)
+        left_layout = data.StructLayout({"few": few, "many": EXPECTED_WIDTH - few, "large": 1})
+        entry_layout = data.StructLayout({"valid": 1, "slot": slot_shape, "left": left_layout})
         # The overflow table's word also remembers the epoch in which the tile was last full.
-        word_layout = data.StructLayout({
-            "counted": 1, "epoch": EPOCH_WIDTH, "left": EXPECTED_WIDTH})
+        word_layout = data.StructLayout({"counted": 1, "epoch": EPOCH_WIDTH, "left": left_layout})
 
         m.submodules.expected = expected_memory = Memory(
-            shape=EXPECTED_WIDTH, depth=config.tiles, init=[])
+            shape=left_layout, depth=config.tiles, init=[])
         m.submodules.command = command_memory = Memory(shape=16, depth=config.tiles, init=[])
         m.submodules.overflow = overflow_memory = Memory(
             shape=word_layout, depth=config.tiles, init=[])
@@ -146,11 +148,17 @@ class Tracker(wiring.Component):
 
         # Software's words.
         table = self.table.payload
-        for word, memory in enumerate((expected_memory, command_memory)):
-            write = memory.write_port()
+        expected_write = expected_memory.write_port()
+        command_write = command_memory.write_port()
+        m.d.comb += [
+            expected_write.data.few.eq(table.data[:few]),
+            expected_write.data.many.eq(table.data[few:EXPECTED_WIDTH]),
+            expected_write.data.large.eq(table.data[few:EXPECTED_WIDTH].any()),
+            command_write.data.eq(table.data),
+        ]
+        for word, write in enumerate((expected_write, command_write)):
             m.d.comb += [
                 write.addr.eq(table.entry),
-                write.data.eq(table.data),
                 write.en.eq(self.table.valid & (table.table == Table.TILE) & (table.word == word)),
             ]
 
@@ -269,39 +277,46 @@ class Tracker(wiring.Component):
             ]
         m.d.comb += [
             in_way.eq(hit.any()),
+            # It is in both only if stores disagree about the workgroup of one slot. Then its bytes
+            # are split and it never becomes full, which is better than too early.
             in_overflow.eq(~in_way & word.counted),
             fresh.eq(~in_way & ~word.counted),
         ]
 
-        left = Signal(EXPECTED_WIDTH)
+        left = Signal(left_layout)
         exact = Signal()
         excess = Signal()
         places = [(hit[way], port.data.left) for way, port in enumerate(way_reads)]
         places += [(in_overflow, word.left), (fresh, expected)]
         m.d.comb += [
-            # At most one place is chosen, so and-or does it, with comparisons beside the tags'.
-            left.eq(_any(Mux(chosen, value, 0) for chosen, value in places)),
-            exact.eq(_any(chosen & (value == held.bytes) for chosen, value in places)),
-            excess.eq(_any(chosen & (value < held.bytes) for chosen, value in places)),
+            # One place is chosen, so and-or does it, with comparisons beside those of the tags.
+            left.eq(_any(Mux(here, value.as_value(), 0) for here, value in places)),
+            exact.eq(_any(here & ~value.large & (value.few == held.bytes)
+                          for here, value in places)),
+            excess.eq(_any(here & ~value.large & (value.few < held.bytes)
+                           for here, value in places)),
         ]
 
         known = Signal()
         counts = Signal()
         fills = Signal()
         keeps = Signal()
-        less = Signal(EXPECTED_WIDTH)
+        less = Signal(left_layout)
         m.d.comb += [
-            known.eq(expected != 0),
-            counts.eq(counting & known & (word.epoch != epoch) & ~excess),
+            known.eq((expected.few != 0) | expected.large),
+            # An unknown tile is fresh and lacks nothing, so all is excess.
+            counts.eq(counting & (word.epoch != epoch) & ~excess),
             fills.eq(counts & exact),
             keeps.eq(counts & ~exact),
-            less.eq(left - held.bytes),
+            Cat(less.few, less.many).eq(Cat(left.few, left.many) - held.bytes),
+            less.large.eq(left.large & ~((left.many == 1) & (left.few < held.bytes))),
         ]
 
-        # Writes: a tile's way, or a new way, or its word; a full tile always gets its epoch.
-        taken = Signal(ways)
+        # Writes: a tile's way, or a new way, or its word; a full tile always gets its epoch. A tile
+        # that is full with its first commit leaves the new way free.
+        chosen = Signal(ways)
         dropped = Signal(ways)
-        m.d.comb += taken.eq(Mux(keeps & fresh, free & -free, 0))
+        m.d.comb += chosen.eq(hit | Mux(fresh, free & -free, 0))
         for way, (write, read) in enumerate(zip(way_writes, way_reads)):
             in_range = (read.data.slot >= clear.first_tile) & (read.data.slot <= clear.last_tile)
             m.d.comb += [
@@ -310,16 +325,14 @@ class Tracker(wiring.Component):
                 write.data.valid.eq(keeps),
                 write.data.slot.eq(slot),
                 write.data.left.eq(less),
-                write.en.eq((counts & hit[way]) | taken[way] | dropped[way]),
+                write.en.eq((counts & chosen[way]) | dropped[way]),
             ]
-        starts_in_overflow = Signal()
         m.d.comb += [
-            starts_in_overflow.eq(keeps & fresh & ~free.any()),
             word_write.addr.eq(slot),
             word_write.data.counted.eq(keeps),
             word_write.data.epoch.eq(Mux(clear_slot, 0, Mux(fills, epoch, word.epoch))),
             word_write.data.left.eq(less),
-            word_write.en.eq(fills | (counts & in_overflow) | starts_in_overflow | clear_slot),
+            word_write.en.eq((counts & (exact | ~chosen.any())) | clear_slot),
         ]
 
         m.d.sync += [
@@ -344,7 +357,8 @@ class Tracker(wiring.Component):
         counted = Signal(EXPECTED_WIDTH)
         m.d.comb += [
             answer.eq(looking & (in_way | last_look)),
-            counted.eq(Mux(fresh, 0, expected - left)),
+            counted.eq(Mux(fresh, 0, Cat(expected.few, expected.many)
+                           - Cat(left.few, left.many))),
         ]
         m.d.sync += self.state_done.eq(answer)
         with m.If(answer):
@@ -353,14 +367,21 @@ class Tracker(wiring.Component):
                 self.state.eq(Cat(counted, word.epoch, Const(0, 3), ~fresh)),
             ]
 
-        # Occupancies keep their value over a reset since the memories keep their entries.
+        # Occupancies, one cycle later: the second cycle is long enough. They keep their value over
+        # a reset since the memories keep their entries.
         way_count = Signal.like(self.occupancy, reset_less=True)
+        way_up = Signal(reset_less=True)
+        way_down = Signal(ways, reset_less=True)
         overflow_count = Signal.like(self.overflow_occupancy, reset_less=True)
+        overflow_up = Signal(reset_less=True)
+        overflow_down = Signal(reset_less=True)
         m.d.sync += [
-            way_count.eq(way_count + taken.any() - (fills & in_way)
-                         - sum(dropped[way] for way in range(ways))),
-            overflow_count.eq(overflow_count + starts_in_overflow - (fills & in_overflow)
-                              - (clear_slot & word.counted)),
+            way_up.eq(keeps & fresh & free.any()),
+            way_down.eq(dropped | Mux(fills, hit, 0)),
+            way_count.eq(way_count + way_up - sum(way_down[way] for way in range(ways))),
+            overflow_up.eq(keeps & fresh & ~free.any()),
+            overflow_down.eq((fills & in_overflow) | (clear_slot & word.counted)),
+            overflow_count.eq(overflow_count + overflow_up - overflow_down),
         ]
         m.d.comb += [
             self.occupancy.eq(way_count),

@@ -22,12 +22,10 @@ class Trigger(wiring.Component):
     command, never overflows.
 
     A clear zeroes the counts in cycles without ``full`` (there are always some: plans have a finite
-    number of tiles, and a plan that is to be cleared is not armed any more). Fires of the plan that
-    are in the queue when the clear begins are thrown away as they come to its head, however late.
-    For this there are two counters a plan, fires in the queue and how many of them, the oldest, are
-    stale; so a clear need not wait until the queue moves, and the plan may be armed again at once.
-    Only a fire that is on offer already must stand, and the clear waits until it is taken. Whoever
-    takes a fire of a plan that is not armed must not carry it out.
+    number of tiles, and a plan that is to be cleared is not armed any more), and fires of the plan
+    that come to the queue's head meanwhile are thrown away. It ends when the queue has none left,
+    so it may wait until the fires before them are taken. One that is on offer already must stand
+    until it is taken; whoever takes a fire of a plan that is not armed must not carry it out.
 
     Latency 2 cycles from ``full`` to ``fire`` when the queue is empty; throughput one full tile a
     cycle, any number of them for the same command included, and one fire a cycle. A fire thrown
@@ -52,9 +50,11 @@ class Trigger(wiring.Component):
     clear : In, stream of `clear_range`
         Forget commands ``first_command`` to ``last_command`` and the fires of ``plan``. Ready for
         one cycle when it is done: one cycle without ``full`` for each command, and 2 more. The plan
-        must not be armed.
+        must not be armed, and its last ``full`` must be 2 cycles old.
     fire : Out, stream of `fire`
         Commands to carry out, in the order in which they became complete.
+    queued : Out(plans)
+        A bit a plan: it has fires in the queue. Comes up to 3 cycles after ``full``.
 
     Attributes
     ----------
@@ -79,6 +79,7 @@ class Trigger(wiring.Component):
             "plans": In(plan_views(config)),
             "clear": In(stream.Signature(clear_range(config))),
             "fire": Out(stream.Signature(fire(config))),
+            "queued": Out(config.plans),
         })
 
     def elaborate(self, platform):
@@ -87,8 +88,10 @@ class Trigger(wiring.Component):
         config = self._config
         fire_layout = fire(config)
 
-        # Software's two words, and what has come: the count, and when the command fired last.
-        need_layout = data.StructLayout({"need": 16, "route": 4, "plan": 3})
+        # Software's two words, and what has come: the count, and when the command fired last. The
+        # need is kept as the count that a command has before its last tile, so nothing is added
+        # before it is compared.
+        need_layout = data.StructLayout({"last": 16, "any": 1, "route": 4, "plan": 3})
         tiles_layout = data.StructLayout({"first": 16, "count": 16})
         seen_layout = data.StructLayout({"epoch": EPOCH_WIDTH, "tiles": 16})
         m.submodules.need = need_memory = Memory(
@@ -103,11 +106,18 @@ class Trigger(wiring.Component):
         seen_read = seen_memory.read_port(transparent_for=[seen_write])
 
         table = self.table.payload
-        for word, memory in enumerate((need_memory, tiles_memory)):
-            write = memory.write_port()
+        need_write = need_memory.write_port()
+        tiles_write = tiles_memory.write_port()
+        m.d.comb += [
+            need_write.data.last.eq(table.data[:16] - 1),
+            need_write.data.any.eq(table.data[:16] != 0),
+            need_write.data.route.eq(table.data[16:20]),
+            need_write.data.plan.eq(table.data[20:23]),
+            tiles_write.data.eq(table.data),
+        ]
+        for word, write in enumerate((need_write, tiles_write)):
             m.d.comb += [
                 write.addr.eq(table.entry),
-                write.data.eq(table.data),
                 write.en.eq(self.table.valid & (table.table == Table.COMMAND)
                             & (table.word == word)),
             ]
@@ -141,14 +151,12 @@ class Trigger(wiring.Component):
 
         clear = self.clear.payload
         zero = Signal()
-        begin_clear = Signal()
         standing = Signal()
         m.d.sync += zero.eq(0)
         with m.FSM(name="walk"):
             with m.State("IDLE"):
                 m.d.sync += walk.eq(clear.first_command)
                 with m.If(self.clear.valid):
-                    m.d.comb += begin_clear.eq(1)
                     with m.If(clear.any_commands):
                         m.next = "CLEAR"
                     with m.Else():
@@ -163,23 +171,21 @@ class Trigger(wiring.Component):
                         m.next = "CLEARED"
             with m.State("CLEARED"):
                 # The last step writes in this cycle, and what enters now reads behind it.
-                m.d.comb += self.clear.ready.eq(~standing)
-                with m.If(~standing):
+                m.d.comb += self.clear.ready.eq(~self.queued.bit_select(clear.plan, 1))
+                with m.If(self.clear.ready):
                     m.next = "IDLE"
 
         # Second cycle: count, or fire.
         need = need_read.data
         seen = seen_read.data
-        tiles_seen = Signal(16)
         counts = Signal()
         fires = Signal()
         m.d.comb += [
-            tiles_seen.eq(seen.tiles + 1),
-            counts.eq(counting & (need.need != 0) & (need.plan == plan) & (seen.epoch != epoch)),
-            fires.eq(counts & (tiles_seen == need.need)),
+            counts.eq(counting & need.any & (need.plan == plan) & (seen.epoch != epoch)),
+            fires.eq(counts & (seen.tiles == need.last)),
             seen_write.addr.eq(command),
             seen_write.data.epoch.eq(Mux(zero, 0, Mux(fires, epoch, seen.epoch))),
-            seen_write.data.tiles.eq(Mux(zero | fires, 0, tiles_seen)),
+            seen_write.data.tiles.eq(Mux(zero | fires, 0, seen.tiles + 1)),
             seen_write.en.eq(counts | zero),
         ]
 
@@ -187,46 +193,39 @@ class Trigger(wiring.Component):
         put = queue.i.payload
         m.d.comb += [
             queue.i.valid.eq(fires),
-            put.plan.eq(need.plan),
+            put.plan.eq(plan),
             put.route.eq(need.route),
             put.first.eq(tiles_read.data.first),
             put.count.eq(tiles_read.data.count + 1),
             put.stamp.eq(stamp),
         ]
 
-        # Out, but for stale fires. A plan's fires keep their order, so its stale ones come first;
-        # before them stands at most the one that was on offer when the clear began.
+        # Out, but for fires of a plan that is being cleared, unless it is on offer already.
         head = queue.o.payload
-        stands = Signal()
         drop = Signal()
-        pushed = Signal(config.plans)
-        left = Signal(config.plans)
-        stale = Signal(config.plans)
         m.d.comb += [
-            stands.eq(self.fire.valid & ~self.fire.ready & (head.plan == clear.plan)),
-            drop.eq(stale.any() & ~standing),
+            drop.eq(self.clear.valid & (head.plan == clear.plan) & ~standing),
             self.fire.valid.eq(queue.o.valid & ~drop),
             self.fire.payload.eq(head),
             queue.o.ready.eq(self.fire.ready | drop),
         ]
-        with m.If(begin_clear & stands):
-            m.d.sync += standing.eq(1)
-        with m.Elif(self.fire.ready):
-            m.d.sync += standing.eq(0)
+        m.d.sync += standing.eq(self.fire.valid & ~self.fire.ready)
+
+        # How many fires each plan has in the queue, counted one cycle late on both sides.
+        came = Signal()
+        came_plan = Signal.like(plan)
+        left = Signal()
+        left_plan = Signal.like(plan)
+        m.d.sync += [
+            came.eq(queue.i.valid & queue.i.ready),
+            came_plan.eq(put.plan),
+            left.eq(queue.o.valid & queue.o.ready),
+            left_plan.eq(head.plan),
+        ]
         for index in range(config.plans):
-            in_queue = Signal(range(config.commands + 1), name=f"in_queue{index}")
-            in_queue_next = Signal.like(in_queue, name=f"in_queue_next{index}")
-            stale_count = Signal.like(in_queue, name=f"stale_count{index}")
-            m.d.comb += [
-                pushed[index].eq(queue.i.valid & queue.i.ready & (put.plan == index)),
-                left[index].eq(queue.o.valid & queue.o.ready & (head.plan == index)),
-                stale[index].eq((head.plan == index) & (stale_count != 0)),
-                in_queue_next.eq(in_queue + pushed[index] - left[index]),
-            ]
-            m.d.sync += in_queue.eq(in_queue_next)
-            with m.If(begin_clear & (clear.plan == index)):
-                m.d.sync += stale_count.eq(in_queue_next - stands)
-            with m.Elif(left[index] & drop):
-                m.d.sync += stale_count.eq(stale_count - 1)
+            count = Signal(range(config.commands + 1), name=f"queued{index}")
+            m.d.comb += self.queued[index].eq(count != 0)
+            m.d.sync += count.eq(count + (came & (came_plan == index))
+                                 - (left & (left_plan == index)))
 
         return m

@@ -71,6 +71,7 @@ class Bench:
         self.clears = []
         self.errors = []
         self.timeouts = []
+        self.last_busy = 0
         self.offer = None
 
     async def tick(self, write=None, full=None, command_done=None, ready=1, busy=0):
@@ -100,6 +101,7 @@ class Bench:
             assert (event.cause, event.tile.tracked) == (ErrorCause.PLAN_TIMEOUT, 1), note
             self.errors.append((self.cycle, event.tile.plan, event.tile.slot))
         taken = self.check_clear(note, valid, clear, ready)
+        self.last_busy = busy
         self.step(write, full, command_done, taken)
         self.cycle += 1
 
@@ -113,6 +115,8 @@ class Bench:
             plan = self.plans[clear.plan]
             assert plan.clearing and offer[1:] == plan.ranges(), note
             assert self.cycle >= plan.asked_at + PlanState.drain_cycles, f"{note}: too early"
+            if self.offer is None:
+                assert not self.last_busy >> clear.plan & 1, f"{note}: busy"
         assert self.offer is None or offer == self.offer, f"{note}: an offer must stand"
         self.offer = None if ready else offer
         if valid and ready:
@@ -332,6 +336,10 @@ def test_clears_come_one_after_another_and_a_busy_plan_holds_up_no_other():
         for index in range(3):
             await bench.tick((index, 0, CLEAR), busy=0b001)
         assert not any(plan.armed for plan in bench.plans)
+        await bench.idle(100, busy=0b001)
+        assert [plan for _cycle, plan in bench.clears] == [1, 2]
+        # Not busy for a moment is not enough: a fire may still come.
+        await bench.tick(busy=0)
         await bench.idle(100, busy=0b001)
         assert [plan for _cycle, plan in bench.clears] == [1, 2]
         await bench.idle(20)

@@ -118,7 +118,7 @@ class Bench:
                 what = self.model.commit(tile, size, self.epochs[tile.plan])
                 if what is not None:
                     self.due[self.cycle + dut.latency] = (what, tile, self.cycle, address)
-        self.occupied[self.cycle + dut.latency] = (
+        self.occupied[self.cycle + dut.latency + 1] = (
             len(self.model.in_ways), len(self.model.in_overflow))
         (_, _, full, full_payload, error, error_payload, ways, overflow, self.clear_ready,
          self.state_done, self.state) = await ctx.tick().sample(
@@ -157,7 +157,7 @@ class Bench:
             self.model.tiles[tile.slot] = tile
 
     async def settle(self):
-        for _cycle in range(self.dut.latency + 1):
+        for _cycle in range(self.dut.latency + 2):
             await self.tick()
 
     async def clear(self, first, last, commits=(), limit=1000, any_tiles=1):
@@ -380,6 +380,35 @@ def test_commits_of_a_plan_that_is_not_armed_are_ignored():
         await bench.tick(tile, BEAT)
         await bench.settle()
         assert bench.fulls == [] and await bench.look(2) == 0
+
+    simulate(config, scenario)
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_stores_that_disagree_about_a_slots_workgroup_never_complete_it_early(blocked):
+    """A bad plan: each workgroup's bytes are counted apart, in a way or in the overflow table."""
+    config = make_config(2, 1, plans=1)
+
+    async def scenario(bench):
+        ctx, dut = bench.ctx, bench.dut
+        here, there = Tile(0, 5, 0, 0, 3 * BEAT), Tile(0, 5, 1, 0, 3 * BEAT)
+        blocker = Tile(0, 9, 1, 0, 2 * BEAT)
+        await bench.program([here, blocker])
+        bench.places = False
+        if blocked:
+            await bench.tick(blocker, BEAT)
+        for tile in (here, there, here, there):
+            ctx.set(dut.commit.valid, 1)
+            ctx.set(dut.commit.payload, {
+                "bytes": BEAT, "tile": {"tracked": 1, "slot": tile.slot, "wg": tile.wg}})
+            await ctx.tick()
+        await bench.settle()
+        assert bench.fulls == [] and ctx.get(dut.occupancy) == 2
+        bench.arm(0, 1, armed=0)
+        await bench.clear(0, 9)
+        bench.model.clear(0, 9)
+        await bench.settle()
+        assert ctx.get(dut.occupancy) == ctx.get(dut.overflow_occupancy) == 0
 
     simulate(config, scenario)
 
@@ -616,6 +645,7 @@ def test_a_reset_keeps_occupancies_with_the_entries_and_a_clear_frees_them():
         bench.places = False
         await bench.clear(0, 4)
         bench.model.clear(0, 4)
+        await bench.settle()
         assert (ctx.get(dut.occupancy), ctx.get(dut.overflow_occupancy)) == (0, 0)
         for tile in tiles:
             await bench.tick(tile, BEAT)

@@ -85,15 +85,14 @@ class Bench:
     async def clear(self, plan, first, last, fulls=(), any_commands=1, ready=lambda: 1, limit=400):
         """Clear beside an iterator of full tiles (None: none).
 
-        Return the cycles that it took, and how many of the plan's fires got away: taken before or
-        in its first cycle, or on offer there.
+        Return the cycles that it took, and how many of the plan's fires got away: taken before, or
+        on offer when it began.
         """
         self.start_clear(plan, first, last, any_commands)
+        away = [*self.fired, self.offer or (None,)]
         fulls = iter(fulls)
         for cycles in range(1, limit + 1):
             await self.tick(*(next(fulls, None) or ()), ready=ready())
-            if cycles == 1:
-                away = [*self.fired, self.offer or (None,)]
             if self.clear_ready:
                 self.ctx.set(self.dut.clear.valid, 0)
                 return cycles, sum(fire[0] == plan for fire in away)
@@ -290,25 +289,41 @@ def test_clear_forgets_one_plan_beside_the_others(seed):
     simulate(make_config(), scenario, note)
 
 
-def test_stale_fires_go_even_if_the_queue_moves_only_after_the_clear():
-    """The plan is cleared twice and armed again, always with epoch 1, before anything leaves."""
+def test_a_clear_waits_for_the_fires_before_and_throws_its_own_away():
+    """The plan is armed again with the same epoch each time; its old fires never come out."""
     async def scenario(bench):
         commands = [Command(number, plan, 1, first=10 + number)
-                    for number, plan in enumerate((0, 1, 1))]
+                    for number, plan in enumerate((0, 0, 1, 1))]
         await bench.program(commands)
-        await bench.tick(0, 0, ready=0)
-        starts = []
-        for _life in range(3):
-            starts.append(bench.cycle)
-            await bench.tick(1, 1, ready=0)
-            await bench.tick(1, 2, ready=0)
+        for life in range(3):
+            bench.fired.clear()
+            bench.arm(0, life + 1)
+            for number in (0, 2, 3, 1):
+                await bench.tick(commands[number].plan, number, ready=0)
             for _cycle in range(4):
                 await bench.tick(ready=0)
-            if len(starts) < 3:
-                await bench.clear(1, 1, 2, ready=lambda: 0)
-        await bench.drain()
-        assert bench.fired == [commands[0].fire(starts[0] - 1), commands[1].fire(starts[2]),
-                               commands[2].fire(starts[2] + 1)]
+            assert bench.ctx.get(bench.dut.queued) == 0b11
+            bench.start_clear(1, 2, 3)
+            for _cycle in range(30):
+                await bench.tick(ready=0)
+                assert not bench.clear_ready
+            # One taken, two thrown away; the one behind them may stay.
+            await bench.tick(ready=1)
+            for _cycle in range(5):
+                await bench.tick(ready=0)
+                if bench.clear_ready:
+                    break
+            assert bench.clear_ready
+            bench.ctx.set(bench.dut.clear.valid, 0)
+            assert bench.ctx.get(bench.dut.queued) == 0b01
+            start = bench.cycle
+            await bench.tick(1, 3, ready=0)
+            await bench.tick(1, 2, ready=0)
+            await bench.drain()
+            assert [fire[2] for fire in bench.fired] == [10, 11, 13, 12]
+            assert [fire[4] for fire in bench.fired[2:]] == [start, start + 1]
+            assert bench.ctx.get(bench.dut.queued) == 0
+            await bench.clear(1, 2, 3)
 
     simulate(make_config(plans=2), scenario)
 
@@ -328,7 +343,7 @@ def test_a_fire_on_offer_stands_and_the_clear_waits_for_it():
             await bench.tick(ready=0)
             assert not bench.clear_ready
         await bench.tick(ready=1)
-        for _cycle in range(3):
+        for _cycle in range(4):
             await bench.tick(ready=0)
             if bench.clear_ready:
                 break
