@@ -249,12 +249,13 @@ class FloatAdder(wiring.Component):
             taken.append(take)
             value = wire(f"normal_{level}", shift(value, take, level))
         hidden = value[-1]
-        up = Signal(mantissa)
+        # One expression, as Verilog runs no process for bits that are always 0: they would be X there.
+        ups = [C(0, 1)] * mantissa
         for index, (_, width) in enumerate(formats):
             last = 3 + mantissa - width
             below = value[:last - 1].any() | sticky_4
-            with m.If(is_format(format_4, index)):
-                m.d.comb += up[last - 3].eq(value[last - 1] & (value[last] | below))
+            ups[last - 3] |= is_format(format_4, index) & value[last - 1] & (value[last] | below)
+        up = wire("up", Cat(ups))
 
         mantissa_5 = register("mantissa_5", value[3:-1])
         hidden_5 = register("hidden_5", hidden)

@@ -48,7 +48,9 @@ class StreamQueue(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[])
+        # Not less than two places, since Verilog has no signals without bits.
+        places = max(self._depth, 2)
+        m.submodules.storage = storage = Memory(shape=self._shape, depth=places, init=[])
         write = storage.write_port()
         read = storage.read_port(transparent_for=[write])
 
@@ -57,9 +59,9 @@ class StreamQueue(wiring.Component):
 
         put = Signal()
         get = Signal()
-        put_at = Signal(range(self._depth))
-        get_at = Signal(range(self._depth))
-        get_next = Signal(range(self._depth))
+        put_at = Signal(range(places))
+        get_at = Signal(range(places))
+        get_next = Signal(range(places))
         m.d.comb += [
             self.i.ready.eq(self.level != self._depth),
             self.o.valid.eq(self.level != 0),
