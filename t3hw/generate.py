@@ -42,7 +42,7 @@ def to_verilog(component, name):
         # that is not pinned.
         os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
         text = verilog.convert(component, name=name, strip_internal_attrs=True, emit_src=False)
-    return _with_zeros(text)
+    return _evaluated_at_start(_with_zeros(text))
 
 
 @contextlib.contextmanager
@@ -82,6 +82,19 @@ def _with_zeros(text):
                 f"{name}_word = {name}_word + 1) {name}[{name}_word] = 0;\n`endif")
 
     return _MEMORY.sub(declaration, text)
+
+
+#: What Yosys puts into combinational blocks to have them evaluated: indentation, name.
+_STARTER = re.compile(r"^( *)reg (\\\$auto\$verilog_backend\S+) += 0;$", re.M)
+
+
+def _evaluated_at_start(text):
+    """The text, with signals that start combinational blocks and change at time 0 in every simulator.
+
+    A block runs when something that it reads changes. A value from a declaration is no change, so a
+    block whose inputs stay as they are would never give its outputs their values.
+    """
+    return _STARTER.sub(r"\1reg \2 ;\n\1initial \2 <= 1'b0;", text)
 
 
 def sidecar(component, name, config, devices=None):

@@ -1,0 +1,45 @@
+"""Generated Verilog begins with the same values in every simulator."""
+
+import subprocess
+
+from amaranth import Array, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from t3hw.generate import to_verilog
+
+_BENCH = """
+module bench;
+    reg clk = 0, rst = 1, select = 0;
+    wire chosen;
+    top top (.clk(clk), .rst(rst), .select(select), .chosen(chosen));
+    initial begin
+        repeat (4) #1 clk = !clk;
+        $display("chosen %b", chosen);
+    end
+endmodule
+"""
+
+
+class Choice(wiring.Component):
+    """A combinational block whose inputs all begin with the values that reset gives them."""
+
+    select: In(1)
+    chosen: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        registers = Array(Signal(name=f"register_{index}") for index in range(2))
+        for register in registers:
+            m.d.sync += register.eq(register & self.select)
+        m.d.comb += self.chosen.eq(registers[self.select])
+        return m
+
+
+def test_a_block_whose_inputs_never_change_has_its_value_in_icarus(tmp_path):
+    text = to_verilog(Choice(), "top")
+    assert "always @*" in text
+    (tmp_path / "top.v").write_text(text + _BENCH)
+    subprocess.run(["iverilog", "-g2005", "-o", "bench", "-s", "bench", "top.v"], cwd=tmp_path, check=True)
+    done = subprocess.run(["vvp", "bench"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "chosen 0" in done.stdout
