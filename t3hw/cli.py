@@ -1,6 +1,7 @@
 """The command `t3hw`."""
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -120,7 +121,7 @@ def _add_simulation(parser):
                       help="tile, chunk, or tiles that a DMA command waits for (default: %(default)s)")
     ring.add_argument("--policy", choices=("round-robin", "compute-first"), default="round-robin",
                       help="arbitration at the memory (default: %(default)s)")
-    ring.add_argument("--pace", type=_positive, default=2,
+    ring.add_argument("--pace", type=_positive, default=3,
                       help="cycles from beat to beat of a producer (default: %(default)s)")
     ring.add_argument("--memory-latency", type=_not_negative, default=16, metavar="CYCLES")
     ring.add_argument("--link-latency", type=_not_negative, default=50, metavar="CYCLES")
@@ -198,25 +199,52 @@ def _registers(_options):
 
 
 def _simulate(options):
-    from .cosim.overlap import simulate
     from .workloads import load_operands
 
     operands = load_operands(
         m=options.m, n=options.n, k=options.k, dtype=options.dtype, seed=options.seed,
         a=options.a, b=options.b, weights=options.weights, tensor=options.tensor,
         activations=options.activations)
-    return simulate(operands, _config(options), options)
+    return _run(operands, _config(options), options)
 
 
 def _demo(options):
-    from .cosim.overlap import simulate
     from .workloads import real
 
-    print(real.EXPLANATION)
+    print(real.EXPLANATION, end="\n\n")
     defaults = _parser().parse_args(["sim"])
     for name in ("timeline", "simulator", "json"):
         setattr(defaults, name, getattr(options, name))
-    return simulate(real.load(), NodeConfig.preset("default"), defaults)
+    return _run(real.load(), NodeConfig.preset("default"), defaults)
+
+
+def _run(operands, config, options):
+    """Run the main experiment, show what came of it, and write what was asked for."""
+    from .cosim.overlap import Experiment, run_experiment
+    from .cosim.overlap_report import draw, report, summary
+    from .cosim.ring_run import Settings
+    from .workloads.files import save_matrix
+
+    for path in (options.out, options.wave, options.timeline, options.json):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.absolute().parent))
+    experiment = Experiment(
+        operands=operands, config=config, devices=options.devices, tile=options.tile,
+        granularity=options.granularity, pace=options.pace, seed=options.seed,
+        link_stall=options.link_stall, simulator=options.simulator, max_cycles=options.max_cycles,
+        settings=Settings(policy=options.policy.replace("-", "_").upper(),
+                          memory_latency=options.memory_latency, link_latency=options.link_latency,
+                          link_interval=options.link_interval))
+    outcome = run_experiment(experiment, wave=options.wave)
+    facts = summary(experiment, outcome)
+    if options.out:
+        save_matrix(options.out, outcome.result)
+    if options.json:
+        write_json(options.json, facts)
+    print(report(experiment, outcome))
+    if options.timeline:
+        print("\ntimeline", *draw(options.timeline, experiment, outcome))
+    return OK if facts["bit_exact"] and not facts["errors"] else WRONG
 
 
 def _bench_blocks(options):

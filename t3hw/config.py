@@ -104,7 +104,7 @@ class NodeConfig:
     memory_bytes: int = 1 << 19
     memory_max_latency: int = 512
     memory_outstanding: int = 64
-    link_credits: int = 64
+    link_credits: int = 256
     link_max_latency: int = 1024
 
     def __post_init__(self):

@@ -69,7 +69,7 @@ def player_bursts(bursts, pace):
                     wg=burst.wg, wf=burst.wf, gap=pace - 1, beat_gap=pace - 1)
 
 
-def run_plan(session, plan, scripts, settings, *, overlap=True, timeout=10_000_000, runs=1):
+def run_plan(session, plan, scripts, settings, overlap=True, *, timeout=1_000_000_000, runs=1):
     """Run a plan, in a simulation.
 
     Parameters
@@ -85,7 +85,7 @@ def run_plan(session, plan, scripts, settings, *, overlap=True, timeout=10_000_0
     overlap : bool
         Whether communication runs while the producers do. If not it is held until they are ready.
     timeout : int
-        Cycles to wait for a device at most.
+        Cycles to wait for a device at most; the simulation has its own limit.
     runs : int
         How often to run it, one run after the other, without a reset between them.
 

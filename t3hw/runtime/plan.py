@@ -136,7 +136,7 @@ class Plan:
 def ring_reduce_scatter(*, m, n, dtype, devices, config, tile=(64, 64), wavefronts=1,
                         granularity="tile", base=0, pitch=None, scatter_dim=0, tile_ids="user",
                         plan=0, first_tile=0, first_command=0, first_touch=0, first_region=0,
-                        first_route=0, timeout=0, check=True):
+                        first_route=0, timeout=0, overlap=True, check=True):
     """Plan a reduce-scatter of an ``m`` x ``n`` output in a ring.
 
     Parameters
@@ -167,6 +167,10 @@ def ring_reduce_scatter(*, m, n, dtype, devices, config, tile=(64, 64), wavefron
         Places in the hardware's tables. See `Plan.next_free`.
     timeout : int
         Cycles after which the hardware reports that the plan is late; 0 for never.
+    overlap : bool
+        Whether the stores of the first stage go to the neighbour at once. If not they stay, and DMA
+        commands send them, as all others: with `Device.hold` the whole reduce-scatter can then wait for
+        the end of the GEMM. To compare with.
     check : bool
         Whether to refuse what does not fit ``config``.
 
@@ -193,7 +197,7 @@ def ring_reduce_scatter(*, m, n, dtype, devices, config, tile=(64, 64), wavefron
         raise PlanError(f"{layouts.count_tiles(layout)} tiles of the output are more than "
                         f"{layout.devices} tile tables of {config.tiles} entries hold")
     chunks = layouts.cut(layout)
-    builder = _Builder(layout, chunks, dtype, granularity, config, places)
+    builder = _Builder(layout, chunks, dtype, granularity, config, places, overlap)
     made = Plan(layout=layout, dtype=dtype, granularity=granularity, index=places["plan"],
                 tile_ids=tile_ids, chunks=chunks,
                 device_plans=tuple(builder.device_plan(device) for device in range(layout.devices)))
@@ -251,13 +255,14 @@ def _layout(m, n, element_bytes, devices, tile, wavefronts, base, pitch, scatter
 class _Builder:
     """Makes the plan of each device from what is common to all."""
 
-    def __init__(self, layout, chunks, dtype, granularity, config, places):
+    def __init__(self, layout, chunks, dtype, granularity, config, places, overlap):
         self.layout = layout
         self.chunks = chunks
         self.dtype = dtype
         self.granularity = granularity
         self.config = config
         self.places = places
+        self.overlap = overlap
 
     def device_plan(self, device):
         stages = self._stages(device)
@@ -290,7 +295,7 @@ class _Builder:
         """The staggered order: d+1, d+2, …, d. Empty chunks take no part."""
         count = self.layout.devices
         order = [(device + step) % count for step in range(1, count + 1)]
-        roles = ["remote"] + ["forward"] * (count - 2) + ["keep"]
+        roles = ["remote" if self.overlap else "forward"] + ["forward"] * (count - 2) + ["keep"]
         stages = [Stage(chunk=chunk, role=role) for chunk, role in zip(order, roles)
                   if self.chunks[chunk].tiles]
         if [stage.role for stage in stages] == ["remote"]:

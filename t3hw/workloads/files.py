@@ -9,7 +9,7 @@ from t3hw.reference import NUMPY_DTYPES
 from .errors import InputError
 from .safetensors import read_tensor
 
-__all__ = ["check_matrix", "load_matrix"]
+__all__ = ["check_matrix", "load_matrix", "save_matrix"]
 
 
 def load_matrix(path, *, tensor=None):
@@ -48,3 +48,17 @@ def check_matrix(array, name):
     if array.ndim != 2 or 0 in array.shape:
         raise InputError(f"{name} must be a matrix of at least 1 x 1, not of shape {array.shape}")
     return array
+
+
+def save_matrix(path, array):
+    """Write a .npy file, bfloat16 as uint16, so that a reader never sees half of it."""
+    if array.dtype == NUMPY_DTYPES["bfloat16"]:
+        array = array.view(np.uint16)
+    path = Path(path)
+    partial = path.with_name(path.name + ".part")
+    try:
+        with partial.open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
