@@ -16,7 +16,7 @@ from amaranth.hdl import UnusedElaboratable
 from amaranth.lib.wiring import In
 
 from . import __version__
-from .config import NodeConfig
+from .config import ConfigError, NodeConfig
 from .hdl.node import Node
 from .hdl.ring import Ring
 from .registers.map import MAP_HASH
@@ -42,7 +42,11 @@ def to_verilog(component, name):
         # that is not pinned.
         os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
         text = verilog.convert(component, name=name, strip_internal_attrs=True, emit_src=False)
-    return _evaluated_at_start(_with_zeros(text))
+    return _evaluated_at_start(_with_zeros(_ENUMERATION.sub("", text)))
+
+
+#: Names of an enumeration's members, again at each signal and field of its type: a twelfth of the text.
+_ENUMERATION = re.compile(r"^ *\(\* enum_\w+ = \"\w*\" \*\)\n", re.M)
 
 
 @contextlib.contextmanager
@@ -121,8 +125,8 @@ def sidecar(component, name, config, devices=None):
     }
 
 
-def generate(config, output, *, devices=None, stem=None):
-    """Write ``<stem>.v`` and ``<stem>.json`` to a folder.
+def generate(config, output, *, devices=None, name=None):
+    """Write ``<name>.v`` and ``<name>.json`` to a folder.
 
     Parameters
     ----------
@@ -132,20 +136,29 @@ def generate(config, output, *, devices=None, stem=None):
         Folder, made if it is not there.
     devices : int or None
         Nodes of a ring; None for one node.
-    stem : str or None
-        Name of the files without ending; the module's name by default.
+    name : str or None
+        Name of the top module, with which all other modules' names begin, and of the files; ``t3_node``
+        or ``t3_ring`` by default. Nodes of two configurations in one design need two names.
 
     Returns
     -------
     list of Path
         The files, Verilog first.
+
+    Raises
+    ------
+    ConfigError
+        If ``name`` is no plain Verilog identifier.
     """
-    component, name = top_component(config, devices)
+    component, default = top_component(config, devices)
+    name = default if name is None else name
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        raise ConfigError(f"name must be a Verilog identifier, not {name!r}")
     description = sidecar(component, name, config, devices)
     text = to_verilog(component, name)
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
-    files = [output / f"{stem or name}.v", output / f"{stem or name}.json"]
+    files = [output / f"{name}.v", output / f"{name}.json"]
     for path, content in zip(files, (text, json.dumps(description, indent=1) + "\n")):
         partial = path.with_name(path.name + ".part")
         partial.write_text(content)
@@ -154,9 +167,9 @@ def generate(config, output, *, devices=None, stem=None):
 
 
 def write_stock(output):
-    """Write the Verilog of all stock presets."""
-    return [path for name in STOCK
-            for path in generate(NodeConfig.preset(name), output, stem=f"t3_node_{name}")]
+    """Write the Verilog of all stock presets: module ``t3_node_<preset>`` in a file of that name."""
+    return [path for preset in STOCK
+            for path in generate(NodeConfig.preset(preset), output, name=f"t3_node_{preset}")]
 
 
 if __name__ == "__main__":
