@@ -30,7 +30,8 @@ CACHE_ENTRIES = 64
 
 _VERILATOR = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
               "-Wno-fatal", "-Wno-lint", "-Wno-style")
-_MAKE = ("OPT_FAST=-O2", "OPT_SLOW=-O1", "OPT_GLOBAL=-O2",
+# With -O2 or -Os a ring takes about twice as long to build, and runs 10 to 15 % faster.
+_MAKE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O2",
          # The wheel's makefile has no flag for precompiled headers; without it every build fails.
          "CFG_CXXFLAGS_PCH_I=-include")
 _EMPTY = "t3_empty"

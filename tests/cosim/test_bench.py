@@ -213,7 +213,7 @@ def test_trace_log(ring, tmp_path):
     assert sum(int(line[4]) for line in lines if line[0] == "A") == 4
     assert all(int(line[1]) % 16 == 0 for line in lines if line[0] == "A")
     assert sum(line[0] == "P" for line in lines) > 0
-    assert (tmp_path / "trace1.txt").read_text() == ""
+    assert (tmp_path / "trace1.txt").read_text() == "T 16\n"
 
 
 def test_no_trace_log_without_being_asked(ring, tmp_path):

@@ -1,6 +1,7 @@
 // Writes what a node does, cycle by cycle, to the text file trace<INDEX>.txt; t3hw/cosim/timeline.py
 // reads it. `bin` = 0 writes nothing. A line is a letter and decimal numbers:
 //
+// T bin            the first line
 // A cycle producer remote local incoming memory dma tx rx
 //                  beats in the `bin` cycles from `cycle` on; a bin without any has no line
 // F cycle slot     a tile is full
@@ -57,6 +58,7 @@ module t3_trace_log #(
             if (!opened) begin
                 file = $fopen($sformatf("trace%0d.txt", INDEX), "w");
                 opened = 1'b1;
+                $fwrite(file, "T %0d\n", bin);
             end
             if (playing != played) $fwrite(file, "%s %0d\n", playing ? "S" : "E", cycle);
             played = playing;
