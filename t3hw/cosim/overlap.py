@@ -101,7 +101,7 @@ class Outcome:
     def cycles(self):
         """Cycles of the GEMM alone, and of both runs until the last device is done."""
         return {
-            "producer": self.sequential.producers_done - self.sequential.start,
+            "producer": max(log.produced[1] for log in self.runs[1].devices if log.produced),
             "overlapped": self.runs[0].cycles,
             "sequential": self.runs[1].cycles,
         }
@@ -151,8 +151,7 @@ def run_experiment(experiment, *, wave=None):
                                     overlap=overlap, waves=overlap and wave is not None))
         if wave is not None:
             shutil.move(Path(directory) / "overlapped" / "waves.fst", wave)
-        runs = [read_run(label, Path(directory) / label, experiment.devices, start=result.start,
-                         plan=plan)
+        runs = [_read_run(label, Path(directory) / label, result, plan)
                 for label, result, plan in zip(("overlapped", "sequential"), results, plans,
                                                strict=True)]
     return Outcome(
@@ -176,6 +175,16 @@ def _run(experiment, simulation, plan, gemm, directory, *, overlap, waves):
         run_plan, plan, scripts, experiment.settings, overlap, directory=directory,
         cycles=experiment.max_cycles, seed=experiment.seed, link_stall=experiment.link_stall, trace_bin=TRACE_BIN, waves=waves,
         memory_latency=experiment.settings.memory_latency)
+
+
+def _read_run(label, directory, result, plan):
+    """A run's trace, up to the cycle in which the last device is done."""
+    devices = plan.devices
+    whole = read_run(label, directory, devices, start=result.start, end=result.done, plan=plan)
+    last = max(cycle for log in whole.devices
+               for cycle in (log.done, log.produced and log.produced[1]) if cycle is not None)
+    return read_run(label, directory, devices, start=result.start, end=result.start + last + 1,
+                    plan=plan)
 
 
 def _differing(got, wanted, dtype):
