@@ -397,7 +397,7 @@ def test_stores_that_disagree_about_a_slots_workgroup_never_complete_it_early(bl
         bench.places = False
         if blocked:
             await bench.tick(blocker, BEAT)
-        for tile in (here, there, here, there):
+        for tile in (here, there, there, here):
             ctx.set(dut.commit.valid, 1)
             ctx.set(dut.commit.payload, {
                 "bytes": BEAT, "tile": {"tracked": 1, "slot": tile.slot, "wg": tile.wg}})
