@@ -30,7 +30,7 @@ class PulseDelay(wiring.Component):
     i : In(1)
         Pulses.
     o : Out(1)
-        The same pulses later; combinational from registers and ``latency``.
+        The same pulses later; combinational from registers.
     latency : In(range(max_latency + 1))
         Cycles more than 1.
 
@@ -56,17 +56,23 @@ class PulseDelay(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        # No age ever comes near 2 ** width, so times modulo that are enough.
-        width = bits_for(self._max_latency) + 1
+        # Times are modulo 2 ** width. No time to wait and no time overdue reaches half of that, so that the
+        # sign of a difference tells which time is earlier.
+        width = bits_for(self._max_latency) + 2
         m.submodules.stamps = stamps = StreamQueue(shape=width, depth=self._depth)
         now = Signal(width)
-        age = Signal(width)
-        m.d.sync += now.eq(now + 1)
+        due = Signal(width)
+        overdue = Signal(width)
+        m.d.sync += [
+            now.eq(now + 1),
+            # What came then is due in the next cycle.
+            due.eq(now - self.latency),
+        ]
         m.d.comb += [
             stamps.i.valid.eq(self.i),
             stamps.i.payload.eq(now),
-            age.eq(now - stamps.o.payload),
-            self.o.eq(stamps.o.valid & (age > self.latency)),
+            overdue.eq(due - stamps.o.payload),
+            self.o.eq(stamps.o.valid & ~overdue[-1]),
             stamps.o.ready.eq(self.o),
         ]
 

@@ -126,7 +126,7 @@ class LinkIngress(wiring.Component):
         word = buffer.o
 
         words = header_words(config)
-        index = Signal(range(words))
+        index = Signal(range(max(words, 2)))
         header_bits = Signal(words * config.data_width)
         header = data.View(link_header(config), header_bits[:link_header(config).size])
         left = Signal(range(config.burst_beats + 1))
@@ -187,10 +187,12 @@ class LinkIngress(wiring.Component):
         with m.FSM():
             with m.State("HEADER"):
                 m.d.comb += [
+                    # A packet that ends here. Only then is there a token, but ready must not wait for what
+                    # comes out of a memory.
                     send.eq(word.payload.last),
                     fault.eq(1),
                     cause.eq(ErrorCause.LINK_FORMAT),
-                    word.ready.eq(~send | tokens.ready),
+                    word.ready.eq(tokens.ready),
                 ]
                 with m.If(taken):
                     m.d.sync += [
