@@ -180,10 +180,13 @@ class Node(wiring.Component):
         _broadcast(m, controller.commit, tracker.commit)
         _broadcast(m, tracker.full, trigger.full)
         _broadcast(m, tracker.full, plan_state.full)
+        # Software may hold commands back. One whose plan was stopped meanwhile goes nowhere.
+        wanted = Signal()
         m.d.comb += [
+            wanted.eq(plan_state.plans[trigger.fire.payload.plan].armed),
             front_end.fire.payload.eq(trigger.fire.payload),
-            front_end.fire.valid.eq(trigger.fire.valid & ~registers.hold),
-            trigger.fire.ready.eq(front_end.fire.ready & ~registers.hold),
+            front_end.fire.valid.eq(trigger.fire.valid & wanted & ~registers.hold),
+            trigger.fire.ready.eq(~wanted | front_end.fire.ready & ~registers.hold),
         ]
         wiring.connect(m, front_end.block, engine.block)
         _broadcast(m, engine.done, front_end.block_done)
@@ -214,7 +217,7 @@ class Node(wiring.Component):
             commands.start[0].plan.eq(front_end.fire.payload.plan),
             commands.end[0].valid.eq(front_end.command_done.valid),
             commands.end[0].plan.eq(front_end.command_done.payload.plan),
-            plan_state.busy.eq(producer.busy | requests.busy | commands.busy),
+            plan_state.busy.eq(producer.busy | requests.busy | trigger.queued | commands.busy),
         ]
 
         # Tile lookup by software.
