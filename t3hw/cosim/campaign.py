@@ -71,13 +71,16 @@ class _Campaign:
         self._simulators = simulators
         self._keep = keep
         self._builds = {}
+        self._building = collections.defaultdict(threading.Lock)
         self._lock = threading.Lock()
         self.count = collections.Counter()
         self.cycles = collections.Counter()
 
     def _simulation(self, case, simulator):
+        key = case.config.name, case.devices, simulator
         with self._lock:
-            key = case.config.name, case.devices, simulator
+            building = self._building[key]
+        with building:
             if key not in self._builds:
                 self._builds[key] = RingSimulation(case.config, case.devices, simulator=simulator)
             return self._builds[key]
