@@ -43,9 +43,9 @@ class NodeConfig:
     tracker_sets, tracker_ways : int
         Shape of the tracker: powers of two; 1 to 1024 sets, 1 to 16 ways.
     tiles : int
-        Entries of the tile table, and of the tracker's overflow table: a power of two, 4 to 65536.
+        Entries of the tile table, and of the tracker's overflow table: a power of two, 4 to 32768.
     commands : int
-        Entries of the command table: a power of two, 2 to 32768.
+        Entries of the command table: a power of two, 2 to 16384.
     regions, routes, plans : int
         Entries of the region, route and plan tables: 2 to 32, 1 to 16, 1 to 8.
     touch_bytes : int
@@ -108,7 +108,8 @@ class NodeConfig:
     link_max_latency: int = 1024
 
     def __post_init__(self):
-        object.__setattr__(self, "dtypes", tuple(self.dtypes))
+        if not isinstance(self.name, str):
+            raise ConfigError(f"name must be text, not {self.name!r}")
         for name, low, high, power in _RANGES:
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high or (
@@ -117,10 +118,12 @@ class NodeConfig:
                 raise ConfigError(f"{name} must be {kind} from {low} to {high}, not {value!r}")
         if self.memory not in ("builtin", "axi"):
             raise ConfigError(f"memory must be 'builtin' or 'axi', not {self.memory!r}")
-        unknown = [name for name in self.dtypes if name not in DTYPE_NAMES]
-        if unknown or not self.dtypes or len(set(self.dtypes)) != len(self.dtypes):
+        dtypes = self.dtypes
+        if not (isinstance(dtypes, (list, tuple)) and dtypes
+                and all(name in DTYPE_NAMES and dtypes.count(name) == 1 for name in dtypes)):
             raise ConfigError(f"dtypes must be one or more of {', '.join(DTYPE_NAMES)}, each once, "
-                              f"not {list(self.dtypes)!r}")
+                              f"not {list(dtypes) if isinstance(dtypes, tuple) else dtypes!r}")
+        object.__setattr__(self, "dtypes", tuple(dtypes))
         if self.memory == "builtin" and not (
                 _power_of_two(self.memory_bytes) and self.memory_bytes >= 1024):
             raise ConfigError("memory_bytes must be a power of two of at least 1024 for the built-in "
@@ -197,12 +200,12 @@ class NodeConfig:
     @classmethod
     def preset(cls, name):
         """The configuration of that name in `PRESETS`."""
-        if name not in PRESETS:
+        if not isinstance(name, str) or name not in PRESETS:
             raise ConfigError(f"no preset {name!r}; presets are {', '.join(sorted(PRESETS))}")
         return PRESETS[name]
 
 
-#: name, least, most, power of two
+#: name, least, most, power of two. Tiles and commands are as many as the register map's windows hold.
 _RANGES = (
     ("data_width", 32, 512, True),
     ("addr_width", 16, 64, False),
@@ -211,8 +214,8 @@ _RANGES = (
     ("wf_width", 0, 4, False),
     ("tracker_sets", 1, 1024, True),
     ("tracker_ways", 1, 16, True),
-    ("tiles", 4, 65536, True),
-    ("commands", 2, 32768, True),
+    ("tiles", 4, 32768, True),
+    ("commands", 2, 16384, True),
     ("regions", 2, 32, False),
     ("routes", 1, 16, False),
     ("plans", 1, 8, False),

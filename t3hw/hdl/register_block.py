@@ -5,8 +5,8 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from ..config import ConfigError, NodeConfig
-from ..registers import COUNTERS, REGISTERS, TABLES, capabilities, register_limits, table_sizes
+from ..config import NodeConfig
+from ..registers import COUNTERS, REGISTERS, TABLES, capabilities, register_limits
 from .counters import Counters
 from .error_collector import ErrorCollector
 from .seams import (STAMP_WIDTH, Policy, Table, axil_address, axil_read_data, axil_write_data,
@@ -87,8 +87,8 @@ class RegisterBlock(wiring.Component):
 
     Raises
     ------
-    ConfigError
-        If a table has more entries than its window in the register map.
+    TypeError
+        If ``config`` is not a NodeConfig.
     ValueError
         If ``error_sources`` is not at least 1.
     """
@@ -99,10 +99,6 @@ class RegisterBlock(wiring.Component):
         if not isinstance(error_sources, int) or error_sources < 1:
             raise ValueError("error_sources must be an integer of at least 1, "
                              f"not {error_sources!r}")
-        for name, size in table_sizes(config).items():
-            if size > TABLES[name].entries:
-                raise ConfigError(f"table {name} must have at most {TABLES[name].entries} entries "
-                                  f"(its window in the register map), not {size}")
         self._config = config
         self._error_sources = error_sources
         errors = stream.Signature(error_event(config), always_ready=True)

@@ -53,7 +53,7 @@ FAULTS = {
     "undriven": ("output [1:0] o", "assign o[0] = i;"),
     "constant process": ("output reg o", "always @* o = 1'b0;"),
     "no bits": ("output o", "wire [-1:0] index; assign o = i & index[0];"),
-    "two drivers": ("output o", "assign o = i; assign o = ~i;"),
+    "two drivers": ("output o", "assign o = ~i; assign o = !i;"),
     "loop": ("output o", "wire a = ~o; assign o = a;"),
     "no such module": ("output o", "nothing n(.i(i), .o(o));"),
 }

@@ -17,7 +17,7 @@ CONFIGS = {
     "tiny": TINY,
     "wide addresses": NodeConfig(addr_width=64, regions=4, tiles=256, plans=3, wg_width=6,
                                  wf_width=0, touch_bytes=1 << 10),
-    "narrow addresses": TINY.replace(addr_width=16, data_width=128, plans=1, tiles=65536,
+    "narrow addresses": TINY.replace(addr_width=16, data_width=128, plans=1, tiles=32768,
                                      memory_bytes=1 << 14, wg_width=16, wf_width=4),
 }
 

@@ -7,7 +7,7 @@ from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from t3hw import __version__
-from t3hw.config import DTYPE_NAMES, PRESETS, ConfigError, NodeConfig
+from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
 from t3hw.hdl.register_block import RegisterBlock
 from t3hw.hdl.seams import ErrorCause, Policy
 from t3hw.registers import COUNTERS, MAP_HASH, REGISTERS, TABLES, decode_register, register_address
@@ -756,13 +756,6 @@ def test_latency_and_throughput_are_as_stated():
             await bus.tick()
 
     simulate(bench, eager=True)
-
-
-@pytest.mark.parametrize("field, size, table, limit", [
-    ("tiles", 65536, "TILE", 32768), ("commands", 32768, "COMMAND", 16384)])
-def test_a_table_beyond_its_window_is_refused(field, size, table, limit):
-    with pytest.raises(ConfigError, match=f"table {table} must have at most {limit} .* not {size}"):
-        RegisterBlock(config=NodeConfig(**{field: size}), error_sources=1)
 
 
 @pytest.mark.parametrize("sources", [0, -1, 1.5, None])

@@ -126,8 +126,8 @@ def test_capabilities_say_what_the_configuration_is(config):
 
 def test_capabilities_fit_at_the_largest_configuration():
     words = capabilities(NodeConfig(
-        data_width=128, addr_width=64, tracker_sets=1024, tracker_ways=16, tiles=65536,
-        commands=32768, regions=32, routes=16, plans=8, touch_bytes=1 << 26, outstanding_reads=64,
+        data_width=128, addr_width=64, tracker_sets=1024, tracker_ways=16, tiles=32768,
+        commands=16384, regions=32, routes=16, plans=8, touch_bytes=1 << 26, outstanding_reads=64,
         burst_beats=256, memory_bytes=1 << 40, memory_max_latency=1024, link_max_latency=4096))
     assert words["CAP_MEMORY"] == 0xFFFFFFFF
     assert decode_register("CAP_DMA", words["CAP_DMA"])["burst_beats_minus_1"] == 255
