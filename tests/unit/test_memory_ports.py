@@ -1,0 +1,25 @@
+"""Memories of a whole node, as synthesis sees them."""
+
+import re
+
+import pytest
+from amaranth.back import rtlil
+
+from t3hw.config import NodeConfig
+from t3hw.hdl.node import Node
+
+#: A cell of a memory's port in RTLIL: kind, and all its parameters.
+_PORT = re.compile(r"cell \$mem(rd|wr)_v2 .*?\n(.*?)\n *end\b", re.S)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "axi"])
+def test_every_read_port_has_a_clock(preset):
+    """A read port without one, with a register behind it, can lose its data in block RAM."""
+    text = rtlil.convert(Node(config=NodeConfig.preset(preset)), emit_src=False)
+    ports = _PORT.findall(text)
+    kinds = [kind for kind, _ in ports]
+    assert kinds.count("rd") >= 10 and kinds.count("wr") >= 10
+    assert len(ports) == len(re.findall(r"cell \$mem", text)) - len(
+        re.findall(r"cell \$meminit", text))
+    for _, parameters in ports:
+        assert re.search(r"parameter \\CLK_ENABLE (1'1|1)\b", parameters), parameters
