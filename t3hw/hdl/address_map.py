@@ -175,15 +175,16 @@ class AddressMap(wiring.Component):
         any_1 = after(1, self.i.payload.strobe.any())
         wg_1 = after(1, self.i.payload.wg)
         wf_1 = after(1, self.i.payload.wf)
-        first_1 = Signal(shift)
-        last_1 = Signal(shift)
-        with m.If(advance):
-            for index in range(config.beat_bytes):
-                with m.If(self.i.payload.strobe[index]):
-                    m.d.sync += last_1.eq(index)
-            for index in reversed(range(config.beat_bytes)):
-                with m.If(self.i.payload.strobe[index]):
-                    m.d.sync += first_1.eq(index)
+        first = Signal(shift)
+        last = Signal(shift)
+        for index in range(config.beat_bytes):
+            with m.If(self.i.payload.strobe[index]):
+                m.d.comb += last.eq(index)
+        for index in reversed(range(config.beat_bytes)):
+            with m.If(self.i.payload.strobe[index]):
+                m.d.comb += first.eq(index)
+        first_1 = after(1, first)
+        last_1 = after(1, last)
 
         # Stage 2: every region at once.
         inside_2 = Signal(config.regions)
