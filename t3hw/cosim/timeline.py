@@ -25,8 +25,9 @@ CHUNK_COLOURS = (
 )
 
 _TEMPLATE = Path(__file__).with_name("timeline.html")
-#: Bins of a lane that a page holds at most: more than a screen has pixels, to zoom into.
-_PAGE_BINS = 4000
+#: Bins of a lane that a page holds at most: more than a screen has pixels, to zoom into. A picture has no more
+#: than it can show.
+_PAGE_BINS, _PICTURE_BINS = 4000, 1500
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -224,19 +225,23 @@ def _chunk_count(runs):
     return max((len(run.plan.chunks) for run in runs if run.plan), default=0)
 
 
+def _summed(log, most):
+    """Activity in fewer, longer bins, at most ``most``: their length, and the beats in each."""
+    bins = len(log.activity["producer"])
+    group = max(math.ceil(bins / most), 1)
+    return log.bin * group, {name: np.add.reduceat(beats, range(0, bins, group)) if bins else beats
+                             for name, beats in log.activity.items()}
+
+
 def _page_run(run):
     chunks = _Chunks(run.plan)
     devices = []
     for index, log in enumerate(run.devices):
-        bins = len(log.activity["producer"])
-        group = max(math.ceil(bins / _PAGE_BINS), 1)
-        activity = {name: np.add.reduceat(beats, range(0, bins, group)).tolist() if bins else []
-                    for name, beats in log.activity.items()}
-        stage = chunks.produced(index, log.activity["producer"])[::group]
+        bin_, activity = _summed(log, _PAGE_BINS)
         devices.append({
-            "bin": log.bin * group,
-            "activity": activity,
-            "stage": stage.tolist(),
+            "bin": bin_,
+            "activity": {name: beats.tolist() for name, beats in activity.items()},
+            "stage": chunks.produced(index, activity["producer"]).tolist(),
             "fulls": [[cycle, slot, *chunks.of_slot(index, slot)] for cycle, slot in log.fulls],
             "commands": [[start, end, slot, chunks.of_slot(index, slot)[0],
                           chunks.tiles_of_command(index, slot)] for start, end, slot in log.commands],
@@ -292,18 +297,19 @@ def _draw_run(axis, run):
     ticks, names = [], []
     for index, log in enumerate(run.devices):
         base = -index * (len(_LANES) + 0.6)
-        edges = np.arange(len(log.activity["producer"]) + 1) * log.bin
-        rate = {name: np.minimum(beats / log.bin, 1) for name, beats in log.activity.items()}
+        bin_, activity = _summed(log, _PICTURE_BINS)
+        edges = np.arange(len(activity["producer"]) + 1) * bin_
+        rate = {name: np.minimum(beats / bin_, 1) for name, beats in activity.items()}
 
         def area(lane, low, high, colour):
             bottom = base - lane - 0.9
             axis.stairs(bottom + 0.8 * high, edges, baseline=bottom + 0.8 * low, fill=True,
                         color=colour, lw=0)
 
-        stage = chunks.produced(index, log.activity["producer"])
+        stage = chunks.produced(index, activity["producer"])
         at_work = np.zeros(len(stage), bool)
         if log.produced:
-            at_work[log.produced[0] // log.bin:log.produced[1] // log.bin] = True
+            at_work[log.produced[0] // bin_:log.produced[1] // bin_ + 1] = True
         for chunk in np.unique(stage):
             # A tint for the stage, whatever its pace.
             area(0, 0, np.where((stage == chunk) & at_work, 1, 0), _colour(chunk) + "38")
