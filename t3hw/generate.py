@@ -67,25 +67,31 @@ def _zeros_left_out():
 
 
 #: A memory's declaration: indentation, highest bit, name, highest index.
-_MEMORY = re.compile(r"^( *)reg \[\d+:0\] (\S+) ?\[(\d+):0\];$", re.M)
+_MEMORY = re.compile(r"^( *)reg \[\d+:0\] (\S+) *\[(\d+):0\];$", re.M)
+#: The register at a memory's read port: indentation, name.
+_READ_REGISTER = re.compile(r"^( *)reg (?:\[\d+:0\] )?(_\d+_);$", re.M)
 
 
 def _with_zeros(text):
     """The text, with a loop that fills each memory that has no contents with zeros, in simulation.
 
+    The same goes for what a memory's read port shows before it is read.
+
     Hardware does not need it: software clears a plan's part of all tables before the plan's first run.
     """
-    initialized = set(re.findall(r"^ *(\S+) ?\[0\] = ", text, re.M))
+    initialized = set(re.findall(r"^ *(\S+) *\[0\] = ", text, re.M))
 
     def declaration(found):
         indent, name, last = found.groups()
         if name in initialized:
             return found.group()
-        return (f"{found.group()}\n`ifndef SYNTHESIS\n{indent}integer {name.lstrip(chr(92))}_word;\n"
-                f"{indent}initial for ({name}_word = 0; {name}_word <= {last}; "
-                f"{name}_word = {name}_word + 1) {name}[{name}_word] = 0;\n`endif")
+        word = f"{name.lstrip(chr(92))}_word"
+        return (f"{found.group()}\n`ifndef SYNTHESIS\n{indent}integer {word};\n"
+                f"{indent}initial for ({word} = 0; {word} <= {last}; {word} = {word} + 1) "
+                f"{name} [{word}] = 0;\n`endif")
 
-    return _MEMORY.sub(declaration, text)
+    return _READ_REGISTER.sub(
+        "\\g<0>\n`ifndef SYNTHESIS\n\\1initial \\2 = 0;\n`endif", _MEMORY.sub(declaration, text))
 
 
 #: What Yosys puts into combinational blocks to have them evaluated: indentation, name.
