@@ -122,8 +122,9 @@ def ring_rows():
     yield _traffic_row("ring of 4, hardware in Verilator", speed.difference)
     yield Row(name="commit of a tile's last update to the DMA's first read, least of a ring of 4",
               value=speed.trigger_latency, unit="cycles", goal=_TRIGGER_GOAL, better="lower")
-    yield Row(name="ring of 4, 64 bit, in Verilator under cocotb, all producers busy",
-              value=speed.rate, unit="cycles/s", goal=10_000, better="higher")
+    for what, value in (("", speed.rate), (", processor time", speed.processor_rate)):
+        yield Row(name=f"ring of 4, 64 bit, in Verilator under cocotb, all producers busy{what}",
+                  value=value, unit="cycles/s", goal=10_000, better="higher")
 
 
 def _traffic_row(where, difference):
@@ -132,13 +133,22 @@ def _traffic_row(where, difference):
 
 
 def generation_rows():
-    """Seconds of the command that generates a node, the start of Python included."""
+    """Seconds of the command that generates a node, the start of Python included; best of three."""
     for preset in ("small", "default"):
         with tempfile.TemporaryDirectory(prefix="t3hw-") as directory, \
                 progress(f"generating preset {preset}"):
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "t3hw.cli", "generate", "--preset", preset,
-                            "-o", directory], check=True, stdout=subprocess.DEVNULL)
-            seconds = time.perf_counter() - start
-        yield Row(name=f"generating a node, preset {preset}", value=seconds, unit="seconds",
-                  goal=10, better="lower")
+            command = [sys.executable, "-m", "t3hw.cli", "generate", "--preset", preset,
+                       "-o", directory]
+            times = [_seconds(command) for _run in range(3)]
+        for index, what in enumerate(("", ", processor time")):
+            yield Row(name=f"generating a node, preset {preset}{what}", unit="seconds", goal=10,
+                      value=min(run[index] for run in times), better="lower")
+
+
+def _seconds(command):
+    """Seconds, and seconds of processor time, that a command takes."""
+    start, before = time.perf_counter(), os.times()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    seconds, after = time.perf_counter() - start, os.times()
+    return seconds, (after.children_user + after.children_system
+                     - before.children_user - before.children_system)

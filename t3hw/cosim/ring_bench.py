@@ -101,6 +101,8 @@ class RingSpeed:
         From the producers' first store until the first of them had no more.
     seconds : float
         What they took.
+    processor_seconds : float
+        What they took of the simulator's processor.
     trigger_latency : int
         Least of all devices, in cycles.
     difference : int
@@ -109,6 +111,7 @@ class RingSpeed:
 
     cycles: int
     seconds: float
+    processor_seconds: float
     trigger_latency: int
     difference: int
 
@@ -116,6 +119,11 @@ class RingSpeed:
     def rate(self):
         """Cycles a second."""
         return self.cycles / self.seconds
+
+    @property
+    def processor_rate(self):
+        """Cycles a second of processor time, which other work on the machine hardly changes."""
+        return self.cycles / self.processor_seconds
 
 
 def measure_speed(config, *, devices=4, simulator="verilator", m=256, n=512, runs=3):
@@ -131,15 +139,16 @@ def measure_speed(config, *, devices=4, simulator="verilator", m=256, n=512, run
     with tempfile.TemporaryDirectory(prefix="t3hw-") as directory:
         scripts = _write_scripts(directory, plan, gemm, config, pace=2)
         timed = [ring.run(_timed_run, plan, scripts) for _run in range(runs)]
-    cycles, seconds, counters = min(timed, key=lambda run: run[1] / run[0])
+    cycles, seconds, processor, counters = min(timed, key=lambda run: run[1] / run[0])
     return RingSpeed(
-        cycles=cycles, seconds=seconds,
+        cycles=cycles, seconds=seconds, processor_seconds=processor,
         trigger_latency=min(device["trigger_latency_min"] for device in counters),
         difference=traffic_difference(counters, formulas(devices, plan.output_bytes)))
 
 
 def _timed_run(session, plan, scripts):
-    """In the simulation: cycles and seconds while all producers are busy, and all counters."""
+    """In the simulation: cycles, seconds and processor seconds while all producers are busy, and all
+    counters."""
     nodes = [Device(transport, config=session.config) for transport in session.transports]
     for node, device_plan in zip(nodes, plan.device_plans):
         node.set_link(latency=20)
@@ -147,11 +156,12 @@ def _timed_run(session, plan, scripts):
     for node in nodes:
         node.clear_counters()
         node.arm(plan.index)
-    cycle, start = session.cycle, time.perf_counter()
+    cycle, start, processor = session.cycle, time.perf_counter(), time.process_time()
     session.play(scripts)
     session.wait_until(lambda: not all(session.is_busy(device) for device in range(session.devices)))
-    cycles, seconds = session.cycle - cycle, time.perf_counter() - start
+    cycles = session.cycle - cycle
+    seconds, processor = time.perf_counter() - start, time.process_time() - processor
     session.wait_players()
     for node in nodes:
         node.wait(plan.index)
-    return cycles, seconds, [node.counters() for node in nodes]
+    return cycles, seconds, processor, [node.counters() for node in nodes]
