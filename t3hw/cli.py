@@ -30,7 +30,13 @@ def main(arguments=None):
     from .workloads import InputError
 
     try:
-        return options.run(options)
+        result = options.run(options)
+        # What cannot be written must show here, and not when Python ends.
+        sys.stdout.flush()
+        return result
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
     except (ConfigError, InputError, PlanError, RegisterError, SimulatorError) as error:
         print(f"t3hw: {error}", file=sys.stderr)
         return BAD_INPUT
@@ -40,9 +46,6 @@ def main(arguments=None):
     except KeyboardInterrupt:
         print("t3hw: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
 
 
 def _parser():
@@ -56,6 +59,9 @@ def _parser():
     _add_config(generate)
     generate.add_argument("--devices", type=_devices, metavar="N",
                           help="a ring of N nodes (t3_ring) instead of one node (t3_node)")
+    generate.add_argument("--name", metavar="NAME",
+                          help="name of the files, of the top module, and at the start of all others' "
+                               "names (default: t3_node or t3_ring)")
     generate.add_argument("-o", "--output", type=Path, default=Path("."), metavar="DIR",
                           help="folder, made if it is not there (default: this one)")
     generate.set_defaults(run=_generate)
@@ -186,7 +192,8 @@ def _config(options):
 def _generate(options):
     from .generate import generate
 
-    for path in generate(_config(options), options.output, devices=options.devices):
+    for path in generate(_config(options), options.output, devices=options.devices,
+                         name=options.name):
         print(path)
     return OK
 
