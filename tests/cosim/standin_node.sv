@@ -2,7 +2,9 @@
 // s_axi is a RAM; s_axil has 16 registers at 0 to 0x3C and answers SLVERR elsewhere; register 15 is the
 // interrupt; register 14 words are sent on the link, numbered; register 13 counts the words received, and
 // register 12 is 1 if one of them was out of order.
-module t3_node (
+module t3_node #(
+    parameter DATA_WIDTH = 64
+) (
     input  wire        clk,
     input  wire        rst,
     input  wire [19:0] s_axil_awaddr,
@@ -30,8 +32,8 @@ module t3_node (
     input  wire [18:0] s_axi_awuser,
     input  wire        s_axi_awvalid,
     output wire        s_axi_awready,
-    input  wire [63:0] s_axi_wdata,
-    input  wire [7:0]  s_axi_wstrb,
+    input  wire [DATA_WIDTH-1:0] s_axi_wdata,
+    input  wire [DATA_WIDTH/8-1:0] s_axi_wstrb,
     input  wire        s_axi_wlast,
     input  wire        s_axi_wvalid,
     output wire        s_axi_wready,
@@ -47,19 +49,19 @@ module t3_node (
     input  wire        s_axi_arvalid,
     output wire        s_axi_arready,
     output wire [3:0]  s_axi_rid,
-    output wire [63:0] s_axi_rdata,
+    output wire [DATA_WIDTH-1:0] s_axi_rdata,
     output wire [1:0]  s_axi_rresp,
     output wire        s_axi_rlast,
     output wire        s_axi_rvalid,
     input  wire        s_axi_rready,
-    output wire [63:0] link_tx_tdata,
-    output wire [7:0]  link_tx_tkeep,
+    output wire [DATA_WIDTH-1:0] link_tx_tdata,
+    output wire [DATA_WIDTH/8-1:0] link_tx_tkeep,
     output wire        link_tx_tlast,
     output reg         link_tx_tvalid,
     input  wire        link_tx_tready,
     input  wire        link_tx_credit,
-    input  wire [63:0] link_rx_tdata,
-    input  wire [7:0]  link_rx_tkeep,
+    input  wire [DATA_WIDTH-1:0] link_rx_tdata,
+    input  wire [DATA_WIDTH/8-1:0] link_rx_tkeep,
     input  wire        link_rx_tlast,
     input  wire        link_rx_tvalid,
     output wire        link_rx_tready,
@@ -83,7 +85,7 @@ module t3_node (
     output wire        trace_command_done,
     output wire [3:0]  trace_done
 );
-    t3_axi_memory_model #(.ID_WIDTH(4), .BEATS_LOG2(12)) ram (
+    t3_axi_memory_model #(.DATA_WIDTH(DATA_WIDTH), .ID_WIDTH(4), .BEATS_LOG2(15 - $clog2(DATA_WIDTH / 8))) ram (
         .clk(clk), .rst(rst), .seed(32'd1), .latency(16'd5), .jitter(16'd20),
         .s_axi_awid(s_axi_awid), .s_axi_awaddr(s_axi_awaddr), .s_axi_awlen(s_axi_awlen),
         .s_axi_awvalid(s_axi_awvalid), .s_axi_awready(s_axi_awready),
@@ -107,8 +109,8 @@ module t3_node (
     assign irq = registers[15][0];
 
     reg [31:0] sent;
-    assign link_tx_tdata = {~sent, sent};
-    assign link_tx_tkeep = {8{sent[0]}};
+    assign link_tx_tdata = {DATA_WIDTH/32{sent}};
+    assign link_tx_tkeep = {DATA_WIDTH/8{sent[0]}};
     assign link_tx_tlast = sent[1];
     assign link_rx_tready = 1'b1;
 
@@ -140,8 +142,9 @@ module t3_node (
             end else link_tx_tvalid <= sent != registers[14];
             if (take) begin
                 registers[13] <= registers[13] + 1;
-                if (link_rx_tdata != {~registers[13], registers[13]}
-                        || link_rx_tkeep != {8{registers[13][0]}} || link_rx_tlast != registers[13][1])
+                if (link_rx_tdata != {DATA_WIDTH/32{registers[13]}}
+                        || link_rx_tkeep != {DATA_WIDTH/8{registers[13][0]}}
+                        || link_rx_tlast != registers[13][1])
                     registers[12] <= 1;
             end
         end

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from standin import CONFIG, NODE
+from standin import standin
 
 from t3hw.cosim import simulators
 from t3hw.cosim.script import Burst, read_bursts, write_bursts
@@ -15,10 +15,11 @@ MEMORY = 1 << 15
 SIMULATIONS = {}
 
 
-def simulation(simulator):
-    if simulator not in SIMULATIONS:
-        SIMULATIONS[simulator] = RingSimulation(CONFIG, 2, simulator=simulator, node=NODE)
-    return SIMULATIONS[simulator]
+def simulation(simulator, data_width=64):
+    if (simulator, data_width) not in SIMULATIONS:
+        config, node = standin(data_width)
+        SIMULATIONS[simulator, data_width] = RingSimulation(config, 2, simulator=simulator, node=node)
+    return SIMULATIONS[simulator, data_width]
 
 
 @pytest.fixture(params=simulators.SIMULATORS)
@@ -92,16 +93,17 @@ def test_interrupt(ring):
 def write_and_read(session, seed, options):
     """Random writes with random strobes, from both players at once, against a bytearray."""
     rng = random.Random(seed)
+    size = session.config.beat_bytes
     scripts, expected = {}, {}
     for device in range(session.devices):
         memory = expected[device] = bytearray(b"\xFF" * MEMORY)
         bursts = scripts[device] = []
         for _ in range(60):
             beats = rng.choice([1, 1, 2, 7, 16, 64])
-            address = 8 * rng.randrange(MEMORY // 8)
-            address -= max(address % 4096 + 8 * beats - 4096, 0)
-            data = rng.randbytes(8 * beats)
-            strobes = bytes(rng.choices((0, 1), k=8 * beats))
+            address = size * rng.randrange(MEMORY // size)
+            address -= max(address % 4096 + size * beats - 4096, 0)
+            data = rng.randbytes(size * beats)
+            strobes = bytes(rng.choices((0, 1), k=size * beats))
             bursts.append(Burst(address=address, data=data, strobes=strobes, gap=rng.choice([0, 0, 9]),
                                 beat_gap=rng.choice([0, 0, 2]), fence=rng.random() < 0.2,
                                 id=rng.randrange(16), wg=rng.randrange(99)))
@@ -109,7 +111,7 @@ def write_and_read(session, seed, options):
                 if strobes[index]:
                     memory[address + index] = byte
             # A read whose data nobody wants disturbs nothing.
-            bursts.append(Burst(address=8 * rng.randrange(100), beats=3))
+            bursts.append(Burst(address=size * rng.randrange(20), beats=3))
     session.play(scripts, seed=seed, **options)
     assert session.wait_players(cycles=100_000), f"seed {seed}"
     for device, memory in expected.items():
@@ -124,11 +126,13 @@ OPTIONS = [{}, {"stall": 0.5}, {"response_stall": 0.8}, {"outstanding_writes": 1
            {"stall": 0.9, "response_stall": 0.9, "outstanding_writes": 2}]
 
 
-@pytest.mark.parametrize("seed", range(len(OPTIONS)))
-def test_random_bursts_do_the_same_as_a_bytearray_on_both_simulators(tmp_path, seed):
+@pytest.mark.parametrize("seed, data_width", [*((seed, 64) for seed in range(len(OPTIONS))),
+                                              (1, 32), (2, 512)])
+def test_random_bursts_do_the_same_as_a_bytearray_on_both_simulators(tmp_path, seed, data_width):
     for simulator in simulators.SIMULATORS:
-        simulation(simulator).run(write_and_read, seed, OPTIONS[seed], seed=seed, trace_bin=32,
-                                  directory=tmp_path / simulator)
+        simulation(simulator, data_width).run(
+            write_and_read, seed, OPTIONS[seed], seed=seed, trace_bin=32,
+            directory=tmp_path / simulator)
     for device in range(2):
         name = f"trace{device}.txt"
         logs = [(tmp_path / simulator / name).read_text() for simulator in simulators.SIMULATORS]
@@ -276,7 +280,8 @@ def test_waveforms_on_request_only(ring, tmp_path):
 
 @pytest.mark.parametrize("simulator", simulators.SIMULATORS)
 def test_waveforms(simulator, tmp_path):
-    ring = RingSimulation(CONFIG, 2, simulator=simulator, node=NODE, waves=True)
+    config, node = standin()
+    ring = RingSimulation(config, 2, simulator=simulator, node=node, waves=True)
     ring.run(use_registers, directory=tmp_path / "none")
     ring.run(use_registers, waves=True, directory=tmp_path / "waves")
     assert not (tmp_path / "none" / "waves.fst").exists()

@@ -1,5 +1,6 @@
 """Builds are made once, whole or not at all; processes do not outlive their caller; errors say what to do."""
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -135,6 +136,13 @@ def test_missing_tools_are_named_in_one_line(simulator, program, package, monkey
     with pytest.raises(SimulatorError, match=f"apt-get install {package}") as info:
         build(simulator=simulator, sources=SOURCES, top="counter")
     assert "\n" not in str(info.value)
+
+
+def test_missing_header_is_named(cache, monkeypatch):
+    monkeypatch.setattr(simulators, "_need_header", functools.partial(
+        lambda real, name, package: real(f"no-{name}", package), simulators._need_header))
+    with pytest.raises(SimulatorError, match="no-lz4.h, which waveforms need.*apt-get install liblz4-dev"):
+        build(simulator="verilator", sources=SOURCES, top="counter", waves=True)
 
 
 def test_missing_wheel_is_named(monkeypatch):
