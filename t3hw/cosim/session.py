@@ -150,7 +150,7 @@ class Session:
     def __init__(self, dut, config, devices, cycles):
         import cocotb.task
         from cocotb.simtime import get_sim_time
-        from cocotb.triggers import ValueChange
+        from cocotb.triggers import Timer, ValueChange
 
         self.config = config
         self.devices = devices
@@ -159,6 +159,7 @@ class Session:
         self._alarm = dut.alarm
         self._limit = cycles
         self._wake = ValueChange(dut.wake)
+        self._settle = Timer(1, "step")
         self._start = [getattr(dut, f"node{device}_start") for device in range(devices)]
         self._busy = [getattr(dut, f"node{device}_busy") for device in range(devices)]
         self._errors = [getattr(dut, f"node{device}_errors") for device in range(devices)]
@@ -170,7 +171,7 @@ class Session:
     @property
     def cycle(self):
         """Cycles since reset."""
-        # Not the bench's counter: in the middle of a clock edge, simulators differ on what it shows.
+        # Not the bench's counter, for nothing but ports can be read.
         return (self._time("step") - self._reset_end) // CLOCK_PERIOD
 
     def wait_until(self, condition, cycles=None):
@@ -193,6 +194,8 @@ class Session:
                         raise CycleLimit(f"the simulation was not ready after {alarm} cycles")
                     return False
                 await self._wake
+                # In the middle of a clock edge, simulators differ on what a signal shows.
+                await self._settle
         finally:
             if cycles is not None:
                 self._alarm.value = self._limit
