@@ -1,11 +1,12 @@
 """Link egress: remote beats of the producer and of the DMA engine become words on the link."""
 
-from amaranth import Array, Module, Mux, Signal
+from amaranth import Array, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .link_delay import LinkDelay
 from .link_header import LINK_MAGIC, header_words, link_header
+from .packet_merge import PacketMerge
 from .packet_queue import PacketQueue
 from .seams import ErrorCause, error_event, link_word, remote_beat
 
@@ -15,15 +16,16 @@ __all__ = ["LinkEgress"]
 class LinkEgress(wiring.Component):
     """Send packets of two sources over a link with credits.
 
-    The sources take turns, a packet each. A packet is `header_words` words of `link_header`, and a word a
-    beat. A word costs one credit, which the receiver gives back when it takes the word out of its buffer;
-    a beat is accepted when its word has gone. The producer's packets are collected first: a producer that
-    stops in the middle of a burst does not keep the DMA engine from the link.
+    The sources take turns, a packet each. A packet is `header_words` words of `link_header`, and a
+    word a beat. A word costs one credit, which the receiver gives back when it takes the word out
+    of its buffer; a beat is accepted when its word has gone. The producer's packets are collected
+    first: a producer that stops in the middle of a burst does not keep the DMA engine from the
+    link.
 
     Throughput one word a cycle, header words included, or one in ``interval`` cycles. Latency to a
     packet's first word: 2 + ``latency`` cycles from ``dma``, 3 + ``latency`` from the last beat at
-    ``producer``; one less where ``config.link_max_latency`` is 0. A credit counts 2 + ``latency`` cycles
-    after its pulse (1 cycle where that is 0).
+    ``producer``; one less where ``config.link_max_latency`` is 0. A credit counts 2 + ``latency``
+    cycles after its pulse (1 cycle where that is 0).
 
     Parameters
     ----------
@@ -71,23 +73,11 @@ class LinkEgress(wiring.Component):
             shape=remote_beat(config), depth=2 * config.burst_beats)
         wiring.connect(m, wiring.flipped(self.producer), collected.i)
 
-        # A choice stands from the first cycle in which its header is offered to the packet's end.
-        under_way = Signal()
-        chosen = Signal()
-        previous = Signal()
-        dma = Signal()
-        beat = Signal(remote_beat(config))
-        beat_valid = Signal()
-        with m.If(under_way):
-            m.d.comb += dma.eq(chosen)
-        with m.Elif(collected.o.valid & self.dma.valid):
-            m.d.comb += dma.eq(~previous)
-        with m.Else():
-            m.d.comb += dma.eq(self.dma.valid)
-        m.d.comb += [
-            beat.eq(Mux(dma, self.dma.payload, collected.o.payload)),
-            beat_valid.eq(Mux(dma, self.dma.valid, collected.o.valid)),
-        ]
+        m.submodules.merge = merge = PacketMerge(shape=remote_beat(config))
+        wiring.connect(m, collected.o, merge.a)
+        wiring.connect(m, wiring.flipped(self.dma), merge.b)
+        beat = merge.o.payload
+        beat_valid = merge.o.valid
 
         # Header words, then payload.
         words = header_words(config)
@@ -118,28 +108,16 @@ class LinkEgress(wiring.Component):
                                    for number in range(words))[index]),
                 word.keep.eq(~0),
             ]
-        m.d.comb += [
-            self.dma.ready.eq(dma & in_payload & open_ & delay.i.ready),
-            collected.o.ready.eq(~dma & in_payload & open_ & delay.i.ready),
-        ]
-        with m.If(beat_valid):
-            m.d.sync += [
-                under_way.eq(1),
-                chosen.eq(dma),
-            ]
+        m.d.comb += merge.o.ready.eq(in_payload & open_ & delay.i.ready)
         with m.If(gone):
             m.d.sync += index.eq(index + 1)
             with m.If(in_payload):
                 m.d.sync += index.eq(index)
                 with m.If(beat.last):
-                    m.d.sync += [
-                        index.eq(0),
-                        under_way.eq(0),
-                        previous.eq(dma),
-                    ]
+                    m.d.sync += index.eq(0)
 
-        # The gate: a credit and the word's time. ``owed`` is compared where the credits arrive, before
-        # they are delayed, so that one too many never enters the delay line.
+        # The gate: a credit and the word's time. ``owed`` is compared where the credits arrive,
+        # before they are delayed, so that one too many never enters the delay line.
         left = Signal(range(config.link_credits + 1), init=config.link_credits)
         owed = Signal(range(config.link_credits + 1))
         surplus = Signal()
