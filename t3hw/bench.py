@@ -1,8 +1,11 @@
 """Rows of a benchmark: what was measured, beside its goal, as JSON and as lines of a table."""
 
+import argparse
 import dataclasses
+import json
+from pathlib import Path
 
-__all__ = ["HEADER", "Row", "line", "report"]
+__all__ = ["HEADER", "Row", "line", "markdown", "report", "update_page"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,3 +71,33 @@ def line(row):
 
 def _number(value):
     return f"{value:.4g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:.0f}"
+
+
+def markdown(content):
+    """A report's rows as a table of a Markdown page."""
+    lines = ["| measured | value | goal | unit | met |", "|---|---|---|---|---|"]
+    for row in content["rows"]:
+        bound = "≥" if row["better"] == "higher" else "≤"
+        lines.append(f"| {row['name']} | {_number(row['value'])} | {bound} {_number(row['goal'])} "
+                     f"| {row['unit']} | {'yes' if row['met'] else '**no**'} |")
+    return "\n".join(lines)
+
+
+_BEGIN, _END = "<!-- begin {} -->\n", "\n<!-- end {} -->"
+
+
+def update_page(page, report_file):
+    """A page's text, with the table of a report between the comments that name its file."""
+    before, begin, rest = page.partition(_BEGIN.format(report_file.name))
+    _, end, after = rest.partition(_END.format(report_file.name))
+    if not begin or not end:
+        raise ValueError(f"the page has no place for {report_file.name}")
+    return before + begin + markdown(json.loads(report_file.read_text())) + end + after
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Put a report's table into a page.")
+    parser.add_argument("page", type=Path)
+    parser.add_argument("report", type=Path)
+    options = parser.parse_args()
+    options.page.write_text(update_page(options.page.read_text(), options.report))

@@ -1,14 +1,17 @@
 """The benchmark's report: its form, and the goals that are counted in cycles."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from t3hw.bench import HEADER, Row, line, report
+from t3hw.bench import HEADER, Row, line, report, update_page
 from t3hw.config import NodeConfig
 from t3hw.cosim.block_bench import bench_blocks, cycle_rows
 from t3hw.cosim.chain_bench import measure_chain, measure_tracker
 from t3hw.cosim.ring_bench import (formulas, measure_functional_traffic, traffic_difference)
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 ROW = {"name": str, "value": (int, float), "unit": str, "goal": (int, float), "better": str,
        "met": bool}
@@ -88,3 +91,22 @@ def test_formulas_add_up():
     assert traffic_difference(counters, moved) == 3
     with pytest.raises(ValueError, match="100 bytes are not 3 equal chunks"):
         formulas(3, 100)
+
+
+def test_the_page_shows_the_stored_report():
+    """The page is updated by `python -m t3hw.bench docs/results/README.md docs/results/blocks.json`."""
+    stored = RESULTS / "blocks.json"
+    check_report(json.loads(stored.read_text()))
+    page = (RESULTS / "README.md").read_text()
+    assert update_page(page, stored) == page
+    # The line beside the other engines.
+    shares = [f"{row['value']:.2f}" for row in json.loads(stored.read_text())["rows"]
+              if "first read to last beat" in row["name"]]
+    cells = [" / ".join(shares[start:start + 3]) for start in (0, 3, 6)]
+    assert f"| {' | '.join(cells)} | 1 cycle |" in page
+
+
+def test_a_page_without_a_place_is_refused(tmp_path):
+    (tmp_path / "other.json").write_text(json.dumps(report([])))
+    with pytest.raises(ValueError, match="no place for other.json"):
+        update_page("<!-- begin blocks.json -->", tmp_path / "other.json")
