@@ -83,7 +83,7 @@ def markdown(content):
     return "\n".join(lines)
 
 
-_BEGIN, _END = "<!-- begin {} -->\n", "\n<!-- end {} -->"
+_BEGIN, _END = "<!-- begin {} -->\n", "<!-- end {} -->"
 
 
 def update_page(page, report_file):
@@ -92,7 +92,8 @@ def update_page(page, report_file):
     _, end, after = rest.partition(_END.format(report_file.name))
     if not begin or not end:
         raise ValueError(f"the page has no place for {report_file.name}")
-    return before + begin + markdown(json.loads(report_file.read_text())) + end + after
+    table = markdown(json.loads(report_file.read_text()))
+    return f"{before}{begin}{table}\n{end}{after}"
 
 
 if __name__ == "__main__":
