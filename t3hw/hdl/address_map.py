@@ -43,7 +43,8 @@ _geometry = data.StructLayout({
 
 
 def lookup(config, meta):
-    """A beat to look up. ``address`` may point anywhere within the beat; ``strobe`` says which bytes.
+    """A beat to look up. ``address`` may point anywhere within the beat; ``strobe`` says which
+    bytes.
 
     ``wg`` and ``wf`` are the ids that came with the beat; ``meta`` comes out as it went in.
     """
@@ -64,7 +65,8 @@ def looked_up(config, meta):
     ``straddle``: the beat lies in part inside regions, and wholly inside none.
     ``action`` to ``accept_update``: the region's own fields.
     ``armed``, ``epoch``: the state of the region's plan; a plan that does not exist is never armed.
-    ``slot``, ``wg``, ``wf``: the tile. ``tile_known``: the slot is one of the plan's tiles.
+    ``slot``, ``wg``, ``wf``: the tile. ``wg_fits``: its number, where that comes from the address,
+    fits in ``wg``. ``tile_known``: that, and the slot is one of the plan's tiles.
     ``touch_index``: the beat's entry in the first-touch map.
     ``address``: of the beat, a multiple of its size, whether or not there is a match.
     ``destination``: where a remote region sends it.
@@ -85,6 +87,7 @@ def looked_up(config, meta):
         "slot": slot_width(config),
         "wg": config.wg_width,
         "wf": max(config.wf_width, 1),
+        "wg_fits": 1,
         "tile_known": 1,
         "touch_index": bits_for(config.touch_beats - 1),
         "address": config.addr_width,
@@ -96,11 +99,11 @@ def looked_up(config, meta):
 class AddressMap(wiring.Component):
     """Look beats up in the region table.
 
-    A beat matches a region that is enabled and holds all its bytes from the first strobed one to the
-    last; of several the one with the lowest number. The tile is that of the first strobed byte.
+    A beat matches a region that is enabled and holds all its bytes from the first strobed one to
+    the last; of several the one with the lowest number. The tile is that of the first strobed byte.
 
-    Latency `latency` cycles; throughput one beat a cycle. Beats that stand still keep the answers that
-    they got: a region or a plan that changes meanwhile is seen by the beats behind them.
+    Latency `latency` cycles; throughput one beat a cycle. Beats that stand still keep the answers
+    that they got: a region or a plan that changes meanwhile is seen by the beats behind them.
 
     Parameters
     ----------
@@ -117,8 +120,8 @@ class AddressMap(wiring.Component):
         The same beats in the same order, and what is known of them. The fields of ``payload`` are
         registered, but for ``meta``, which comes out of a memory.
     table : In, stream of `table_write`
-        Table writes; those of the region table are taken. An entry that changes while beats are under
-        way gives each of them any mixture of the old and the new entry.
+        Table writes; those of the region table are taken. An entry that changes while beats are
+        under way gives each of them any mixture of the old and the new entry.
     plans : In(plan_views)
         State of the plans.
     """
@@ -144,8 +147,9 @@ class AddressMap(wiring.Component):
         tile_bits = slot_width(config)
         touch_bits = bits_for(config.touch_beats - 1)
 
-        # All stages move at once. Only what decides goes through them; the rest, wide as the data path,
-        # waits in a queue that has a place for each stage, and one for the beat that enters meanwhile.
+        # All stages move at once. Only what decides goes through them; the rest, wide as the data
+        # path, waits in a queue that has a place for each stage, and one for the beat that enters
+        # meanwhile.
         advance = Signal()
         full = Signal(self.latency)
         m.submodules.waiting = waiting = StreamQueue(shape=self._meta, depth=self.latency + 1)
@@ -271,8 +275,8 @@ class AddressMap(wiring.Component):
         control_6 = after(1, control_5)
         slot_6 = after(1, slot_wide[:tile_bits])
         # A number that is too large must not come back as another tile's.
-        in_table_6 = after(1, ~number[tile_bits:].any() & (slot_wide < config.tiles)
-                           & ~(by_address & number[config.wg_width:].any()))
+        in_table_6 = after(1, ~number[tile_bits:].any() & (slot_wide < config.tiles))
+        wg_fits_6 = after(1, ~(by_address & number[config.wg_width:].any()))
         wg_6 = after(1, Mux(by_address, number[:config.wg_width], wg_5))
         wf_6 = after(1, Mux(by_address, 0, wf_5))
         any_6 = after(5, any_1)
@@ -308,7 +312,8 @@ class AddressMap(wiring.Component):
                 answer.slot.eq(slot_6),
                 answer.wg.eq(wg_6),
                 answer.wf.eq(wf_6),
-                answer.tile_known.eq(in_table_6 & exists & (slot_6 >= view.first_tile)
+                answer.wg_fits.eq(wg_fits_6),
+                answer.tile_known.eq(in_table_6 & wg_fits_6 & exists & (slot_6 >= view.first_tile)
                                      & (slot_6 <= view.last_tile)),
                 answer.touch_index.eq(touch_index_6),
                 answer.address[shift:].eq(beat_6),
@@ -340,7 +345,7 @@ class AddressMap(wiring.Component):
         return enable, base, limit
 
     def _field(self, m, name, word, *, width, chosen, advance):
-        """A field of the chosen region, one stage after ``chosen``: a memory a word of the entry."""
+        """A field of the chosen region, a stage after ``chosen``: a memory a word of the entry."""
         parts = []
         for part in range((width + 31) // 32):
             memory = Memory(shape=min(width - 32 * part, 32), depth=self._config.regions, init=[])

@@ -9,16 +9,16 @@ FIXED, WRAP = 0, 2
 
 
 def burst_is_legal(config, burst):
-    """Whether size and type of a burst (an `axi_address`) can be served: not wider than the bus, not reserved."""
+    """Whether a burst (an `axi_address`) is no wider than the bus, and of a type that exists."""
     return (burst.size <= config.beat_shift) & (burst.burst != 3)
 
 
 def next_address(m, burst, address):
     """Address of the beat that follows the one at ``address`` in a burst (an `axi_address`).
 
-    The first beat of an INCR burst may be unaligned, the others are aligned to the size. A WRAP burst stays
-    within its block of 2, 4, 8 or 16 beats; with a length or a first address that AXI does not allow it
-    goes round some addresses of such a block, no more.
+    The first beat of an INCR burst may be unaligned, the others are aligned to the size. A WRAP
+    burst stays within its block of 2, 4, 8 or 16 beats; with a length or a first address that AXI
+    does not allow it goes round some addresses of such a block, no more.
     """
     step = Signal(8)
     aligned = Signal.like(address)

@@ -16,15 +16,16 @@ __all__ = ["AxiReads"]
 class AxiReads(wiring.Component):
     """Serve the read channels of an AXI4 slave from memory.
 
-    INCR, FIXED and WRAP bursts of 1 to 256 beats, of any size up to the width of the bus, with a first
-    address that need not be aligned; every beat reads the whole bus word that it lies in. A burst that is
-    wider than the bus, or of the reserved type, and a beat that memory could not read, answer SLVERR.
+    INCR, FIXED and WRAP bursts of 1 to 256 beats, of any size up to the width of the bus, with a
+    first address that need not be aligned; every beat reads the whole bus word that it lies in. A
+    burst that is wider than the bus, or of the reserved type, and a beat that memory could not
+    read, answer SLVERR.
 
-    A beat is asked for when there is a place for it in the queue before ``r``, so read data never waits
-    in the memory's way. Bursts are answered in order, whatever their ids.
+    A beat is asked for when there is a place for it in the queue before ``r``, so read data never
+    waits in the memory's way. Bursts are answered in order, whatever their ids.
 
-    Latency 1 cycle from ``ar`` to ``request`` and from ``read`` to ``r``; throughput one beat a cycle, as
-    far as ``beats`` covers the memory's latency.
+    Latency 1 cycle from ``ar`` to ``request`` and from ``read`` to ``r``; throughput one beat a
+    cycle, as far as ``beats`` covers the memory's latency.
 
     Parameters
     ----------
@@ -71,7 +72,8 @@ class AxiReads(wiring.Component):
 
         config = self._config
         # What is needed to ask goes one way, what is needed to answer another.
-        m.submodules.bursts = bursts = StreamQueue(shape=axi_address(config, config.id_width), depth=2)
+        m.submodules.bursts = bursts = StreamQueue(
+            shape=axi_address(config, config.id_width), depth=2)
         m.submodules.answers = answers = StreamQueue(
             shape=data.StructLayout({"id": config.id_width, "refused": 1}), depth=self._beats)
         m.submodules.beats = beats = StreamQueue(
@@ -113,7 +115,8 @@ class AxiReads(wiring.Component):
                 number.eq(Mux(request.last, 0, number + 1)),
             ]
         size = Signal(byte_count_width(config))
-        m.d.comb += size.eq(Mux(burst.size <= config.beat_shift, 1 << burst.size, config.beat_bytes))
+        m.d.comb += size.eq(
+            Mux(burst.size <= config.beat_shift, 1 << burst.size, config.beat_bytes))
         m.d.sync += [
             places.eq(places - asked + given),
             self.bytes.eq(Mux(asked, size - (address & (size - 1)), 0)),

@@ -1,4 +1,4 @@
-"""AXI writes: bursts of writes become beats with addresses, and are answered when all of them are settled."""
+"""AXI writes: bursts become beats with addresses; their answers come when all are settled."""
 
 import functools
 
@@ -22,8 +22,9 @@ def _tag_width(config):
 def write_beat(config):
     """One beat of a write burst.
 
-    ``tag`` names the burst, ``last`` is its last beat. ``narrow``: the burst's size is less than the bus.
-    ``illegal``: AXI does not allow the burst, or WLAST was not where it belongs; the beat must be refused.
+    ``tag`` names the burst, ``last`` is its last beat. ``narrow``: the burst's size is less than
+    the bus. ``illegal``: AXI does not allow the burst, or WLAST was not where it belongs; the beat
+    must be refused.
     """
     return data.StructLayout({
         "address": config.addr_width,
@@ -52,13 +53,13 @@ def routed(config):
 class AxiWrites(wiring.Component):
     """Serve the write channels of an AXI4 slave, up to what becomes of each beat.
 
-    INCR, FIXED and WRAP bursts of 1 to 256 beats, of any size up to the width of the bus, with a first
-    address that need not be aligned; strobes are taken as they come. Bursts are answered in order, each
-    when all its beats are settled: refused, dropped, committed to memory, or accepted by the link. Up to
-    ``outstanding_writes`` are under way.
+    INCR, FIXED and WRAP bursts of 1 to 256 beats, of any size up to the width of the bus, with a
+    first address that need not be aligned; strobes are taken as they come. Bursts are answered in
+    order, each when all its beats are settled: refused, dropped, committed to memory, or accepted
+    by the link. Up to ``outstanding_writes`` are under way.
 
-    Latency 0 cycles from ``w`` to ``beat``, 1 from ``aw``, 2 from the last settlement to ``b``; throughput
-    one beat a cycle, without a pause between bursts, and one burst a cycle.
+    Latency 0 cycles from ``w`` to ``beat``, 1 from ``aw``, 2 from the last settlement to ``b``;
+    throughput one beat a cycle, without a pause between bursts, and one burst a cycle.
 
     Parameters
     ----------
@@ -153,7 +154,8 @@ class AxiWrites(wiring.Component):
                 number.eq(Mux(last, 0, number + 1)),
             ]
 
-        # The books: for each tag the beats that are not settled, whether all have been routed, errors.
+        # The books: for each tag the beats that are not settled, whether all have been routed,
+        # errors.
         committed = self.commit.valid & (self.commit.payload.source == Source.PRODUCER)
         ids, errors, settled = [], [], []
         for tag in range(outstanding):

@@ -1,4 +1,4 @@
-"""Link delay: a wire whose latency can be set at run time, for experiments on one board or in one simulation."""
+"""Link delay: a wire whose latency can be set at run time, for experiments without a real one."""
 
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
@@ -14,9 +14,9 @@ __all__ = ["LinkDelay", "PulseDelay"]
 class PulseDelay(wiring.Component):
     """Repeat each pulse of ``i`` at ``o``, some cycles later.
 
-    A pulse comes out 1 + ``latency`` cycles after it went in; throughput one a cycle. After a change of
-    ``latency`` the pulses under way come out as if it had always been so, those that are overdue one a
-    cycle; none is lost.
+    A pulse comes out 1 + ``latency`` cycles after it went in; throughput one a cycle. After a
+    change of ``latency`` the pulses under way come out as if it had always been so, those that are
+    overdue one a cycle; none is lost.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ class PulseDelay(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        # Times are modulo 2 ** width. No time to wait and no time overdue reaches half of that, so that the
-        # sign of a difference tells which time is earlier.
+        # Times are modulo 2 ** width. No time to wait and no time overdue reaches half of that, so
+        # that the sign of a difference tells which time is earlier.
         width = bits_for(self._max_latency) + 2
         m.submodules.stamps = stamps = StreamQueue(shape=width, depth=self._depth)
         now = Signal(width)
@@ -82,12 +82,12 @@ class PulseDelay(wiring.Component):
 class LinkDelay(wiring.Component):
     """Delay the words of a link and the credits that come back for them by a time set at run time.
 
-    Words: latency 2 + ``latency`` cycles from ``i`` to ``o``, throughput one a cycle, order and distances
-    kept as long as ``o`` is ready. Credits: 1 + ``latency`` cycles. What is stored is a link's worth of
-    credits, words with their due times, whatever the latency.
+    Words: latency 2 + ``latency`` cycles from ``i`` to ``o``, throughput one a cycle, order and
+    distances kept as long as ``o`` is ready. Credits: 1 + ``latency`` cycles. What is stored is a
+    link's worth of credits, words with their due times, whatever the latency.
 
-    With ``config.link_max_latency == 0`` there is no delay line: words take 1 cycle (a register), credits
-    none, and ``latency`` is not looked at.
+    With ``config.link_max_latency == 0`` there is no delay line: words take 1 cycle (a register),
+    credits none, and ``latency`` is not looked at.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ class LinkDelay(wiring.Component):
     Members
     -------
     i, o : stream of `link_word`
-        In and out. At most ``link_credits`` words may be anywhere between ``i`` and their credit's coming
-        out at ``credit_o``; with a delay line ``i.ready`` is then always high.
+        In and out. At most ``link_credits`` words may be anywhere between ``i`` and their credit's
+        coming out at ``credit_o``; with a delay line ``i.ready`` is then always high.
     credit_i, credit_o : In(1), Out(1)
         Credits, a pulse each. At most ``link_credits`` may be under way.
     latency : In(16)
@@ -135,7 +135,8 @@ class LinkDelay(wiring.Component):
         m.submodules.words = words = StreamQueue(shape=link_word(self._config), depth=depth)
         m.submodules.word_times = word_times = PulseDelay(depth=depth, max_latency=max_latency)
         m.submodules.credit_times = credit_times = PulseDelay(depth=depth, max_latency=max_latency)
-        # Words fall due on time even while ``o`` is not ready, so no age ever grows beyond its width.
+        # Words fall due on time even while ``o`` is not ready, so no age ever grows beyond its
+        # width.
         due = Signal(range(depth + 1))
         m.d.comb += [
             words.i.valid.eq(self.i.valid),

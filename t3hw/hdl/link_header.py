@@ -16,9 +16,10 @@ LINK_MAGIC = 0b1011
 def link_header(config):
     """A packet's header: all of `t3hw.hdl.seams.remote_beat` that is the same for all its beats.
 
-    ``beat`` is the address of the first beat in units of beats. On the wire the header fills as many
-    words as it needs from the lowest bit on, and the rest of the last one is 0. After it come 1 to
-    ``burst_beats`` words of payload, one a beat, with the strobes as TKEEP; TLAST is on the last of them.
+    ``beat`` is the address of the first beat in units of beats. On the wire the header fills as
+    many words as it needs from the lowest bit on, and the rest of the last one is 0. After it come
+    1 to ``burst_beats`` words of payload, one a beat, with the strobes as TKEEP; TLAST is on the
+    last of them.
     """
     return data.StructLayout({
         "magic": 4,

@@ -8,8 +8,8 @@ from .address_map import AddressMap
 from .link_header import LINK_MAGIC, header_words, link_header
 from .popcount import popcount
 from .seams import (
-    EPOCH_WIDTH, Dtype, ErrorCause, MemoryOp, Source, Writer, byte_count_width, error_event, link_word,
-    memory_request, next_epoch, plan_views, plan_width, table_write, tile_tag,
+    EPOCH_WIDTH, Dtype, ErrorCause, MemoryOp, Source, Writer, byte_count_width, error_event,
+    link_word, memory_request, next_epoch, plan_views, plan_width, table_write, tile_tag,
 )
 from .stream_queue import StreamQueue
 
@@ -17,26 +17,29 @@ __all__ = ["LinkIngress"]
 
 
 class LinkIngress(wiring.Component):
-    """Take packets off the link, check each against plans and regions, and ask memory for the good beats.
+    """Take packets off the link, check each against plans and regions, and ask memory for the good
+    beats.
 
     Once for each packet, when its header is in:
 
-    * A wrong magic or operation, an end within the header, more than ``burst_beats`` beats: LINK_FORMAT.
+    * A wrong magic or operation, an end within the header, more than ``burst_beats`` beats:
+      LINK_FORMAT.
     * Tracked, of a plan that does not exist: REFUSED_PACKET.
-    * Tracked, of the armed plan's epoch: goes on. Of the epoch with which the plan will be armed next: all
-      of the link waits for that, for ``hold_timeout`` cycles at most, then HOLD_TIMEOUT. Of any other
-      epoch: STALE_PACKET.
+    * Tracked, of the armed plan's epoch: goes on. Of the epoch with which the plan will be armed
+      next: all of the link waits for that, for ``hold_timeout`` cycles at most, then HOLD_TIMEOUT.
+      Of any other epoch: STALE_PACKET.
 
     Then for each beat:
 
     * In no region: UNMAPPED_PACKET. Across a region's edge: REFUSED_PACKET.
-    * The region does not accept the operation, is tracked where the packet is not or the other way round,
-      is of another plan, or, for an update, of another dtype: REFUSED_PACKET.
+    * The region does not accept the operation, is tracked where the packet is not or the other way
+      round, is of another plan, or, for an update, of another dtype: REFUSED_PACKET.
     * Tracked, and the plan has been stopped since the packet's first beat: STALE_PACKET.
     * Tracked, and the tile is none of the plan's: UNKNOWN_TILE.
 
-    What is refused changes nothing and harms nothing behind it: of the first kind the rest of the packet
-    is dropped and reported once, of the second kind the beat. A beat without strobes asks for nothing.
+    What is refused changes nothing and harms nothing behind it: of the first kind the rest of the
+    packet is dropped and reported once, of the second kind the beat. A beat without strobes asks
+    for nothing.
 
     Latency 9 cycles from a word at ``rx`` to its request; throughput one word a cycle, header words
     included.
@@ -68,8 +71,8 @@ class LinkIngress(wiring.Component):
     holding_plan : Out
         Which plan that is.
     busy : Out(plans)
-        A bit a plan: a beat in here has been found to belong to its run, and is not yet handed over to
-        ``request``. Combinational from registers.
+        A bit a plan: a beat in here has been found to belong to its run, and is not yet handed over
+        to ``request``. Combinational from registers.
     events : Out
         ``update_bytes``, ``store_bytes``: bytes that entered the request register, one cycle later.
     """
@@ -97,7 +100,8 @@ class LinkIngress(wiring.Component):
         m = Module()
 
         config = self._config
-        # One token a beat, and one for each packet that is refused as a whole: errors keep their order.
+        # One token a beat, and one for each packet that is refused as a whole: errors keep their
+        # order.
         token = data.StructLayout({
             "fault": 1,
             "cause": ErrorCause,
@@ -121,7 +125,8 @@ class LinkIngress(wiring.Component):
     def _parse(self, m, tokens):
         """Cut the link's words into packets; decide what concerns a packet as a whole."""
         config = self._config
-        m.submodules.buffer = buffer = StreamQueue(shape=link_word(config), depth=config.link_credits)
+        m.submodules.buffer = buffer = StreamQueue(
+            shape=link_word(config), depth=config.link_credits)
         wiring.connect(m, wiring.flipped(self.rx), buffer.i)
         word = buffer.o
 
@@ -187,8 +192,8 @@ class LinkIngress(wiring.Component):
         with m.FSM():
             with m.State("HEADER"):
                 m.d.comb += [
-                    # A packet that ends here. Only then is there a token, but ready must not wait for what
-                    # comes out of a memory.
+                    # A packet that ends here. Only then is there a token, but ready must not wait
+                    # for what comes out of a memory.
                     send.eq(word.payload.last),
                     fault.eq(1),
                     cause.eq(ErrorCause.LINK_FORMAT),

@@ -12,16 +12,16 @@ __all__ = ["PacketQueue"]
 class PacketQueue(wiring.Component):
     """Queue that shows a packet at ``o`` only when its last beat is in.
 
-    What follows is never held up in the middle of a packet by a source that stops there. Latency 1 cycle
-    from a packet's last beat at ``i`` to its first at ``o``; throughput one beat a cycle.
+    What follows is never held up in the middle of a packet by a source that stops there. Latency 1
+    cycle from a packet's last beat at ``i`` to its first at ``o``; throughput one beat a cycle.
 
     Parameters
     ----------
     shape : shape-like
         Payload, with a field ``last``.
     depth : int
-        Beats that the queue holds: at least the longest packet, or that would never leave; twice that
-        for full throughput.
+        Beats that the queue holds: at least the longest packet, or that would never leave; twice
+        that for full throughput.
 
     Members
     -------

@@ -26,8 +26,8 @@ def producer_events(config):
     """What the producer did in the last cycle, for the counters.
 
     ``write_bytes``: strobes of the beat that goes to memory here. ``read_bytes``: bytes asked for.
-    ``remote_bytes``: strobes of the beat that the link accepted. ``write_stall``: data waited at ``w``.
-    ``read_stall``: a read beat waited for memory, or for a place in the queue before ``r``.
+    ``remote_bytes``: strobes of the beat that the link accepted. ``write_stall``: data waited at
+    ``w``. ``read_stall``: a read beat waited for memory, or for a place in the queue before ``r``.
     """
     return data.StructLayout({
         "write_bytes": byte_count_width(config),
@@ -44,21 +44,24 @@ class ProducerPort(wiring.Component):
     What becomes of a beat of a store:
 
     * No strobes: nothing.
-    * Across a region's edge, in a burst that AXI does not allow, or WLAST in the wrong place: refused,
-      REFUSED_STORE.
+    * Across a region's edge, in a burst that AXI does not allow, or WLAST in the wrong place:
+      refused, REFUSED_STORE.
     * In no region: a plain STORE.
-    * In a region that is tracked, whose plan is not armed: refused, REFUSED_STORE; or that stays here
-      and whose tile is none of the plan's: refused, UNKNOWN_TILE.
-    * In any other: what the region says, a STORE or an UPDATE in memory here, or a beat to the neighbour.
+    * In a region that is tracked, whose plan is not armed: refused, REFUSED_STORE; whose tile is
+      none of the plan's, or, for a beat to the neighbour, has a number that does not fit in ``wg``:
+      refused, UNKNOWN_TILE.
+    * In any other: what the region says, a STORE or an UPDATE in memory here, or a beat to the
+      neighbour.
 
-    A burst is answered with SLVERR if one of its beats was refused or could not be written, and not before
-    all others have been committed or accepted by the link. A refused beat is reported once. Loads are not
-    looked up; they share ``compute`` with the stores, turn by turn, and do not wait for the link. Bursts
-    as in `AxiWrites` and `AxiReads`.
+    A burst is answered with SLVERR if one of its beats was refused or could not be written, and not
+    before all others have been committed or accepted by the link. A refused beat is reported once.
+    Loads are not looked up; they share ``compute`` with the stores, turn by turn, and do not wait
+    for the link. Bursts as in `AxiWrites` and `AxiReads`.
 
-    Latency from ``w`` to ``compute`` `AddressMap.latency` + 1 cycles, to ``remote`` one more, if nothing
-    waits (a beat that is not its burst's last waits for the next: see `RemotePackets`); from ``ar`` to
-    ``compute`` 2. Throughput one beat a cycle, on ``compute`` for loads and stores together.
+    Latency from ``w`` to ``compute`` `AddressMap.latency` + 1 cycles, to ``remote`` one more, if
+    nothing waits (a beat that is not its burst's last waits for the next: see `RemotePackets`);
+    from ``ar`` to ``compute`` 2. Throughput one beat a cycle, on ``compute`` for loads and stores
+    together.
 
     Parameters
     ----------
@@ -86,8 +89,8 @@ class ProducerPort(wiring.Component):
     error : Out, stream of `error_event`
         Reports, registered.
     busy : Out(plans)
-        A bit a plan: a beat in here has been found to belong to its run, and is not yet handed over to
-        ``compute``. Combinational from registers.
+        A bit a plan: a beat in here has been found to belong to its run, and is not yet handed over
+        to ``compute``. Combinational from registers.
     events : Out(producer_events)
         For the counters; registered.
     """
@@ -119,7 +122,8 @@ class ProducerPort(wiring.Component):
         meta = data.StructLayout({
             "data": config.data_width,
             "strobe": config.beat_bytes,
-            **{name: write_beat(config)[name].shape for name in ("tag", "last", "narrow", "illegal")},
+            **{name: write_beat(config)[name].shape
+               for name in ("tag", "last", "narrow", "illegal")},
         })
         m.submodules.writes = writes = AxiWrites(config=config)
         m.submodules.reads = reads = self._reads
@@ -154,17 +158,18 @@ class ProducerPort(wiring.Component):
         cause = Signal(ErrorCause)
         taken = Signal()
         m.d.comb += cause.eq(ErrorCause.REFUSED_STORE)
+        goes_away = beat.match & ((beat.action == RegionAction.REMOTE_STORE)
+                                  | (beat.action == RegionAction.REMOTE_UPDATE))
         with m.If(store.illegal):
             m.d.comb += refused.eq(1)
         with m.Elif(beat.any):
             with m.If(beat.straddle | beat.match & beat.tracked & ~beat.armed):
                 m.d.comb += refused.eq(1)
-            with m.Elif(beat.match & ((beat.action == RegionAction.REMOTE_STORE)
-                                      | (beat.action == RegionAction.REMOTE_UPDATE))):
-                # A tile that goes away has a slot at the receiver only, who checks it.
-                m.d.comb += remote.eq(1)
-            with m.Elif(beat.match & beat.tracked & ~beat.tile_known):
+            # A tile that goes away has a slot at the receiver only, who checks it.
+            with m.Elif(beat.match & beat.tracked & ~Mux(goes_away, beat.wg_fits, beat.tile_known)):
                 m.d.comb += [refused.eq(1), cause.eq(ErrorCause.UNKNOWN_TILE)]
+            with m.Elif(goes_away):
+                m.d.comb += remote.eq(1)
             with m.Else():
                 m.d.comb += local.eq(1)
 
@@ -225,7 +230,7 @@ class ProducerPort(wiring.Component):
             self.events.write_bytes.eq(
                 Mux(taken & local, popcount(store.strobe), 0)),
             self.events.remote_bytes.eq(
-                Mux(self.remote.valid & self.remote.ready, popcount(self.remote.payload.strobe), 0)),
+                Mux(packets.accepted.valid, popcount(self.remote.payload.strobe), 0)),
             self.events.write_stall.eq(self.w.valid & ~self.w.ready),
         ]
         m.d.comb += [

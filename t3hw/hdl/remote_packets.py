@@ -19,8 +19,8 @@ _CONSTANT = ("op", "dtype", "tracked", "plan", "epoch", "wg", "wf")
 def remote_write(config):
     """A remote beat that belongs to no packet yet.
 
-    ``last`` of ``beat``: no beat follows that could join it. ``alone``: it joins no other beat. ``tag``
-    is given back when the link has accepted the beat.
+    ``last`` of ``beat``: no beat follows that could join it. ``alone``: it joins no other beat.
+    ``tag`` is given back when the link has accepted the beat.
     """
     return data.StructLayout({
         "beat": remote_beat(config),
@@ -32,9 +32,9 @@ def remote_write(config):
 class RemotePackets(wiring.Component):
     """Set ``last`` of remote beats so that each packet is as long as it may be.
 
-    A beat joins the one before it if all constants of a packet are the same, its address follows, and the
-    packet has less than ``burst_beats`` beats. To know, a beat that is not ``last`` waits for the one
-    after it, or for ``flush``; a beat that is ``last`` does not wait.
+    A beat joins the one before it if all constants of a packet are the same, its address follows,
+    and the packet has less than ``burst_beats`` beats. To know, a beat that is not ``last`` waits
+    for the one after it, or for ``flush``; a beat that is ``last`` does not wait.
 
     Latency 2 cycles; throughput one beat a cycle.
 

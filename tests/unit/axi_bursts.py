@@ -1,4 +1,4 @@
-"""AXI bursts as the tests of the producer's side see them, with the address rules of the specification."""
+"""AXI bursts as the tests of the producer's side see them, with the specification's addresses."""
 
 import dataclasses
 
@@ -21,7 +21,8 @@ class Burst:
     @property
     def channel(self):
         """Payload of AW or AR."""
-        return {name: getattr(self, name) for name in ("addr", "len", "size", "burst", "id", "user")}
+        return {name: getattr(self, name)
+                for name in ("addr", "len", "size", "burst", "id", "user")}
 
     @property
     def data(self):
@@ -56,7 +57,7 @@ def lanes(config, burst, number, address):
 
 
 def random_burst(rng, config, *, addr, illegal=0.0, longest=16, writes=False):
-    """A burst at or near ``addr``; some unaligned, narrow, long, fixed or wrapping, a few illegal."""
+    """A burst at or near ``addr``; some unaligned, narrow, fixed or wrapping, a few illegal."""
     full = (config.beat_bytes - 1).bit_length()
     size = rng.choice([full, full, rng.randrange(full + 1)])
     kind = rng.choice([INCR] * 6 + [FIXED, WRAP])
@@ -68,11 +69,12 @@ def random_burst(rng, config, *, addr, illegal=0.0, longest=16, writes=False):
         length = min(length, 15)
     if rng.random() < illegal:
         kind, size = rng.choice([(RESERVED, size), (INCR, full + 1), (INCR, 7)])
-    burst = Burst(addr=addr, len=length, size=size, burst=kind, id=rng.randrange(2**config.id_width),
-                  user=rng.randrange(2**config.user_width))
+    burst = Burst(addr=addr, len=length, size=size, burst=kind,
+                  id=rng.randrange(2**config.id_width), user=rng.randrange(2**config.user_width))
     if writes:
         for number, address in enumerate(burst.addresses(config)):
             allowed = lanes(config, burst, number, address) % 2**config.beat_bytes
-            strobe = rng.choice([allowed, allowed, allowed, allowed & rng.randrange(2**config.beat_bytes), 0])
+            some = allowed & rng.randrange(2**config.beat_bytes)
+            strobe = rng.choice([allowed, allowed, allowed, some, 0])
             burst.beats.append((rng.randrange(2**config.data_width), strobe))
     return burst

@@ -50,7 +50,8 @@ def remote_beats(config, packet):
 
 def packet_words(config, packet, *, magic=MAGIC):
     """The packet as words on the wire."""
-    fields = dataclasses.asdict(packet) | {"magic": magic, "beat": packet.address // config.beat_bytes}
+    fields = dataclasses.asdict(packet) | {
+        "magic": magic, "beat": packet.address // config.beat_bytes}
     header = position = 0
     for name, bits in header_fields(config):
         header |= fields[name] << position
@@ -101,7 +102,7 @@ def random_packet(rng, config, *, length=None):
 
 
 def receiver(config, dut, words, *, rng, pace=1.0, credit_pace=1.0):
-    """A background bench that takes words off ``dut.tx`` and gives credits back; fails at an overrun."""
+    """A background bench that takes words off ``dut.tx`` and gives credits; fails at an overrun."""
     async def bench(ctx):
         held = 0
         refused = None
@@ -112,7 +113,7 @@ def receiver(config, dut, words, *, rng, pace=1.0, credit_pace=1.0):
             ctx.set(dut.credit, give)
             _, _, valid, word = await ctx.tick().sample(dut.tx.valid, dut.tx.payload)
             held -= give
-            assert refused is None or (valid and word.as_bits() == refused), "tx changed before ready"
+            assert refused is None or (valid and word.as_bits() == refused), "tx did not stay"
             refused = word.as_bits() if valid and not ready else None
             if valid and ready:
                 held += 1

@@ -1,4 +1,4 @@
-"""What the tests of the address map, the producer port and the link share: agents, and a model of the region table."""
+"""Agents, and a model of the region table, for tests of the address map, producer port and link."""
 
 import dataclasses
 
@@ -32,7 +32,7 @@ async def put(ctx, stream, payloads, *, rng=None, pace=1.0):
 
 
 def getter(stream, received, *, rng=None, pace=1.0, convert=lambda payload: payload):
-    """A background bench that appends what comes to ``received``, and checks that a refused transfer stays."""
+    """A background bench that appends what comes to ``received``; what is not taken must stay."""
     async def bench(ctx):
         refused = None
         while True:
@@ -140,7 +140,7 @@ def strobed(address, strobe, beat_bytes):
 
 
 def find(regions, bytes_):
-    """(region, straddles) for a beat's byte addresses: the region holds the first to the last of them."""
+    """(region, straddles) for a beat's byte addresses: the region holds the first to the last."""
     if not bytes_:
         return None, False
     span = set(range(bytes_[0], bytes_[-1] + 1))
@@ -178,4 +178,5 @@ def random_strobe(rng, beat_bytes):
     """All bytes, a run, any pattern, one byte, or none."""
     full = 2**beat_bytes - 1
     first, last = sorted(rng.randrange(beat_bytes) for _ in range(2))
-    return rng.choice([full, full, 2**(last + 1) - 2**first, rng.randrange(full + 1), 1 << first, 0])
+    run = 2**(last + 1) - 2**first
+    return rng.choice([full, full, run, rng.randrange(full + 1), 1 << first, 0])

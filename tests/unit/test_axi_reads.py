@@ -1,4 +1,4 @@
-"""AXI reads: every burst gets its data in order, whatever its shape, and memory is never asked for too much."""
+"""AXI reads: every burst gets its data in order; memory is never asked for more than fits."""
 
 import random
 
@@ -21,7 +21,7 @@ def content(config, address):
 
 
 def memory(config, dut, *, rng, delay, pace=1.0, asked=None):
-    """A background bench: answers requests in order after random times, among answers for others."""
+    """A background bench: answers requests in order after some time, among answers for others."""
     async def bench(ctx):
         waiting = []
         cycle = 0
@@ -34,8 +34,8 @@ def memory(config, dut, *, rng, delay, pace=1.0, asked=None):
                 ctx.set(dut.read.payload, {"source": Source.PRODUCER, "last": last, "error": error,
                                            "data": data})
             else:
-                ctx.set(dut.read.payload, {"source": rng.choice([Source.DMA, Source.LINK]), "last": 1,
-                                           "error": 1, "data": 0})
+                ctx.set(dut.read.payload, {"source": rng.choice([Source.DMA, Source.LINK]),
+                                           "last": 1, "error": 1, "data": 0})
             ctx.set(dut.read.valid, 1)
             ctx.set(dut.request.ready, rng.random() < pace)
             _, _, valid, ready, request = await ctx.tick().sample(
@@ -120,7 +120,8 @@ def test_no_more_is_asked_for_than_there_are_places(places):
 
     async def watch(ctx):
         while True:
-            _, _, valid, ready, beat = await ctx.tick().sample(dut.r.valid, dut.r.ready, dut.r.payload)
+            _, _, valid, ready, beat = await ctx.tick().sample(
+                dut.r.valid, dut.r.ready, dut.r.payload)
             if valid and ready:
                 beats.append(response(beat))
 
@@ -164,14 +165,16 @@ def test_an_illegal_burst_answers_slverr_and_the_next_is_served(burst):
 
     simulate(dut, bench, background=[getter(dut.r, beats, convert=response),
                                      memory(TINY, dut, rng=random.Random(0), delay=lambda: 1)])
-    assert [(resp, last) for _, _, resp, last in beats] == [(SLVERR, 0), (SLVERR, 0), (SLVERR, 1), (OKAY, 1)]
+    assert [(resp, last) for _, _, resp, last in beats] == [
+        (SLVERR, 0), (SLVERR, 0), (SLVERR, 1), (OKAY, 1)]
 
 
 def test_latency_and_throughput_as_stated():
-    """One burst of many beats, then bursts of one beat, without a pause; memory answers in a cycle."""
+    """One burst of many beats, then bursts of one, without a pause; memory answers in a cycle."""
     dut = AxiReads(config=TINY, beats=8)
     asked, came = [], []
-    bursts = [Burst(addr=0, len=63, size=2)] + [Burst(addr=4 * number, len=0, size=2) for number in range(64)]
+    bursts = [Burst(addr=0, len=63, size=2)]
+    bursts += [Burst(addr=4 * number, len=0, size=2) for number in range(64)]
 
     async def bench(ctx):
         ctx.set(dut.request.ready, 1)

@@ -1,4 +1,4 @@
-"""The delay line keeps every word and credit, in order and at its time; latency may change at any moment."""
+"""The delay line keeps every word and credit, in order and at its time, also when that changes."""
 
 import random
 
@@ -11,7 +11,8 @@ from t3hw.hdl.link_delay import LinkDelay, PulseDelay
 TINY = NodeConfig.preset("tiny").replace(link_credits=40, link_max_latency=100)
 
 
-@pytest.mark.parametrize("max_latency, latency", [(100, 0), (100, 7), (100, 100), (1, 1), (63, 63), (64, 64)])
+@pytest.mark.parametrize("max_latency, latency", [(100, 0), (100, 7), (100, 100), (1, 1),
+                                                  (63, 63), (64, 64)])
 @pytest.mark.parametrize("pace", [0.3, 1.0])
 def test_each_word_and_credit_takes_the_stated_time(max_latency, latency, pace):
     rng = random.Random(latency)
@@ -90,7 +91,7 @@ def test_no_word_is_lost_whatever_latency_and_back_pressure_do(max_latency, seed
 
 
 def test_a_receiver_that_stops_for_long_gets_its_words_at_once_afterwards():
-    """The stop is longer than the stamps' period: an age that wrapped around would hold a word again."""
+    """The stop is longer than the stamps' period: an age that wrapped would hold a word again."""
     dut = LinkDelay(config=TINY)
     received = []
 

@@ -1,4 +1,4 @@
-"""The egress sends every packet whole and in order, never without a credit, fairly, at the rate that is set."""
+"""The egress sends every packet whole, in order, fairly, at the rate set, none without credits."""
 
 import itertools
 import random
@@ -6,7 +6,8 @@ import random
 import pytest
 
 from link_packets import (
-    Packet, header_length, packet_words, parse, random_packet, random_payload, receiver, remote_beats,
+    Packet, header_length, packet_words, parse, random_packet, random_payload, receiver,
+    remote_beats,
 )
 from region_agents import monitor, put, simulate, wait_for
 from t3hw.config import NodeConfig
@@ -15,8 +16,8 @@ from t3hw.hdl.link_header import header_words
 from t3hw.hdl.seams import ErrorCause
 
 TINY = NodeConfig.preset("tiny")
-WIDE_HEADER = NodeConfig(data_width=32, addr_width=64, plans=5, wf_width=0, burst_beats=8, link_credits=6,
-                         link_max_latency=0)
+WIDE_HEADER = NodeConfig(data_width=32, addr_width=64, plans=5, wf_width=0, burst_beats=8,
+                         link_credits=6, link_max_latency=0)
 CONFIGS = {"tiny": TINY, "three words of header": WIDE_HEADER,
            "one word of header": TINY.replace(data_width=128, link_credits=9)}
 
@@ -42,7 +43,8 @@ def test_random_packets_of_both_sources_arrive(name, seed):
         for packet in sources[source]:
             packet.wg = packet.wg & ~1 | number
     words, errors = [], []
-    total = sum(len(packet_words(config, packet)) for packets in sources.values() for packet in packets)
+    total = sum(len(packet_words(config, packet))
+                for packets in sources.values() for packet in packets)
 
     def sender(source):
         async def bench(ctx):
@@ -116,12 +118,13 @@ def test_a_word_every_interval_header_words_included(interval, distance):
 
     simulate(dut, sender, background=[watch])
     assert len(times) == 3 * (header_length(TINY) + 3)
-    assert [right - left for left, right in itertools.pairwise(times)] == [distance] * (len(times) - 1)
+    distances = [right - left for left, right in itertools.pairwise(times)]
+    assert distances == [distance] * (len(times) - 1)
 
 
 @pytest.mark.parametrize("max_latency, latency", [(0, 0), (1024, 0), (1024, 1), (1024, 1000)])
 def test_latency_as_stated_and_a_word_a_cycle_given_enough_credits(max_latency, latency):
-    """Credits for a round trip: enough at any latency. With fewer the rate is credits over round trip."""
+    """Credits for a round trip are enough at any latency."""
     config = TINY.replace(link_credits=2 * latency + 6, link_max_latency=max_latency)
     packets = [random_packet(random.Random(number), config, length=4) for number in range(500)]
     base = 2 if max_latency else 1
@@ -154,7 +157,8 @@ def test_latency_from_the_producer_counts_from_its_last_beat():
 
     async def bench(ctx):
         ctx.set(dut.tx.ready, 1)
-        await put(ctx, dut.producer, beats_of(TINY, [random_packet(random.Random(0), TINY, length=4)]))
+        packet = random_packet(random.Random(0), TINY, length=4)
+        await put(ctx, dut.producer, remote_beats(TINY, packet))
         for cycle in range(1, 4):
             _, _, valid = await ctx.tick().sample(dut.tx.valid)
             assert valid == (cycle == 3)
@@ -216,9 +220,9 @@ def test_a_producer_that_stops_within_a_burst_does_not_keep_the_dma_engine_from_
     async def bench(ctx):
         await put(ctx, dut.producer, remote_beats(TINY, stopped)[:3])
         await put(ctx, dut.dma, beats_of(TINY, packets))
-        await wait_for(ctx, lambda: len(words) == total, cycles=200, what="the DMA engine's packets")
+        await wait_for(ctx, lambda: len(words) == total, cycles=200, what="packets of the DMA")
         await put(ctx, dut.producer, remote_beats(TINY, stopped)[3:])
-        await wait_for(ctx, lambda: len(words) == total + 6, cycles=200, what="the producer's packet")
+        await wait_for(ctx, lambda: len(words) == total + 6, cycles=200, what="the last packet")
 
     simulate(dut, bench, background=[receiver(TINY, dut, words, rng=rng)])
     assert parse(TINY, words) == [*packets, stopped]

@@ -1,4 +1,4 @@
-"""The ingress obeys good packets beat for beat, refuses every bad one by its cause, and waits for plans."""
+"""The ingress obeys good packets, refuses every bad one by its cause, and waits for plans."""
 
 import dataclasses
 import random
@@ -6,7 +6,7 @@ import random
 import pytest
 
 from link_packets import (
-    STORE, UPDATE, Packet, header_length, packet_words, random_payload,
+    STORE, UPDATE, Packet, header_length, packet_words,
 )
 from region_agents import (
     ADDRESS, USER, Plan, Region, find, getter, monitor, put, random_strobe, set_plans, simulate,
@@ -14,14 +14,14 @@ from region_agents import (
 )
 from t3hw.config import NodeConfig
 from t3hw.hdl.link_ingress import LinkIngress
-from t3hw.hdl.seams import ErrorCause, MemoryOp, Source, Writer
+from t3hw.hdl.seams import ErrorCause, Source, Writer
 
 TINY = NodeConfig.preset("tiny").replace(regions=6)
 CONFIGS = {
     "tiny": TINY,
     "default": NodeConfig(regions=6, link_credits=9, plans=3),
-    "three words of header": NodeConfig(regions=6, data_width=32, addr_width=64, plans=1, wf_width=0,
-                                        burst_beats=8, link_credits=5),
+    "three words of header": NodeConfig(regions=6, data_width=32, addr_width=64, plans=1,
+                                        wf_width=0, burst_beats=8, link_credits=5),
 }
 LATENCY = 9
 NAMES = {cause.name: cause for cause in ErrorCause}
@@ -84,7 +84,7 @@ def plain(request):
 
 
 def judge(config, regions, plans, packet, magic):
-    """(requests, errors) that a packet gives while plans stand still, by the rules of the document."""
+    """(requests, errors) that a packet gives while plans stand still."""
     requests, errors = [], []
     if magic != 0b1011 or packet.op not in (STORE, UPDATE) or not packet.beats:
         return [], [(NAMES["LINK_FORMAT"], 0)]
@@ -117,8 +117,8 @@ def judge(config, regions, plans, packet, magic):
             errors.append((NAMES["UNKNOWN_TILE"], address))
         else:
             request = {"op": packet.op, "dtype": packet.dtype, "source": Source.LINK,
-                       "last": int(number == len(packet.beats) - 1), "address": address, "data": data,
-                       "strobe": strobe}
+                       "last": int(number == len(packet.beats) - 1), "address": address,
+                       "data": data, "strobe": strobe}
             if packet.tracked:
                 request["tile"] = (packet.plan, slot, wg, wf)
             if packet.tracked and packet.op == UPDATE and region.first_touch:
@@ -151,7 +151,8 @@ def random_case(rng, config, regions, plans):
     size = config.beat_bytes
     start = rng.choice([rng.randrange(region.base, region.limit + 1), rng.randrange(0x1400)])
     epochs = [plan.epoch for plan in plans]
-    plan = rng.choice([region.plan] * 6 + [rng.randrange(4)]) % max(2, 2**(config.plans - 1).bit_length())
+    plan = rng.choice([region.plan] * 6 + [rng.randrange(4)])
+    plan %= max(2, 2**(config.plans - 1).bit_length())
     epoch = epochs[plan] if plan < config.plans else 3
     if rng.random() < 0.1:
         epoch = rng.choice([other for other in range(16) if other != successor(epoch)])
@@ -160,7 +161,8 @@ def random_case(rng, config, regions, plans):
         dtype=rng.choice([region.dtype] * 6 + [3]),
         tracked=rng.choice([region.tracked] * 8 + [1 - region.tracked]),
         plan=plan, epoch=epoch, wg=rng.randrange(20), wf=rng.randrange(2**min(config.wf_width, 1)),
-        beats=[(rng.randrange(2**config.data_width), random_strobe(rng, size)) for _ in range(length)])
+        beats=[(rng.randrange(2**config.data_width), random_strobe(rng, size))
+               for _ in range(length)])
     return packet, rng.choice([0b1011] * 15 + [rng.randrange(16)])
 
 
@@ -170,8 +172,9 @@ def test_random_packets_as_the_model_says(name, seed):
     config = CONFIGS[name]
     rng = random.Random(f"{name} {seed}")
     regions = random_regions(rng, config)
-    plans = [Plan(armed=int(rng.random() < 0.95), epoch=rng.randrange(1, 16), first_tile=rng.randrange(6),
-                  last_tile=rng.randrange(16, 40)) for _ in range(config.plans)]
+    plans = [Plan(armed=int(rng.random() < 0.95), epoch=rng.randrange(1, 16),
+                  first_tile=rng.randrange(6), last_tile=rng.randrange(16, 40))
+             for _ in range(config.plans)]
     bench = Bench(config, rng=rng, pace=rng.choice([0.6, 1.0]))
     requests, errors, words = [], [], []
     for _ in range(100):
@@ -189,16 +192,19 @@ def test_random_packets_as_the_model_says(name, seed):
         await write_regions(ctx, bench.dut.table, regions)
         set_plans(ctx, bench.dut.plans, plans)
         await put(ctx, bench.dut.rx, words, rng=rng, pace=bench.pace)
-        await wait_for(ctx, lambda: len(bench.requests) == len(requests) and bench.credits == len(words),
-                       cycles=500, what=lambda: f"{name}, seed {seed}: {len(bench.requests)} of "
-                                                f"{len(requests)} requests")
+        await wait_for(ctx, lambda: len(bench.requests) == len(requests)
+                       and bench.credits == len(words), cycles=500,
+                       what=lambda: f"{name}, seed {seed}: {len(bench.requests)} of "
+                                    f"{len(requests)} requests")
         await ctx.tick().repeat(20)
 
     bench.run(main)
     assert bench.requests == requests, f"{name}, seed {seed}"
-    assert [(error.cause, error.address) for error in bench.errors] == errors, f"{name}, seed {seed}"
+    reported = [(error.cause, error.address) for error in bench.errors]
+    assert reported == errors, f"{name}, seed {seed}"
     for count, op in ((bench.update_bytes, UPDATE), (bench.store_bytes, STORE)):
-        assert count == sum(request["strobe"].bit_count() for request in requests if request["op"] == op)
+        assert count == sum(request["strobe"].bit_count() for request in requests
+                            if request["op"] == op)
     assert len(requests) > 20 and len({cause for cause, _ in errors}) >= 3, f"{name}, seed {seed}"
 
 
@@ -210,8 +216,8 @@ REGIONS = [
     Region(base=0x304, limit=0x30D, accept_store=1, accept_update=1, dtype=1),
 ]
 PLANS = [Plan(armed=0, epoch=4), Plan(armed=1, epoch=15, first_tile=8, last_tile=11)]
-GOOD = Packet(address=0x100, beats=[(1, 15), (2, 15), (3, 15), (4, 15)], op=UPDATE, dtype=2, tracked=1,
-              plan=1, epoch=15, wg=3)
+GOOD = Packet(address=0x100, beats=[(1, 15), (2, 15), (3, 15), (4, 15)], op=UPDATE, dtype=2,
+              tracked=1, plan=1, epoch=15, wg=3)
 UNTRACKED = Packet(address=0x200, beats=[(5, 15), (6, 9)], op=STORE)
 
 
@@ -237,8 +243,8 @@ BAD = {
     "tile beyond the table": (changed(GOOD, wg=0x4000), "UNKNOWN_TILE", 4, None),
     "reads": (changed(GOOD, op=0), "LINK_FORMAT", 1, None),
     "operation 3": (changed(GOOD, op=3), "LINK_FORMAT", 1, None),
-    "too long": (changed(UNTRACKED, address=0x210, beats=[(1, 0)] * 4 + [(9, 15)] * 3), "LINK_FORMAT", 1,
-                 None),
+    "too long": (changed(UNTRACKED, address=0x210, beats=[(1, 0)] * 4 + [(9, 15)] * 3),
+                 "LINK_FORMAT", 1, None),
     "no payload": (changed(GOOD, beats=[]), "LINK_FORMAT", 1, None),
 }
 
@@ -293,8 +299,8 @@ def test_garbage_does_no_harm_and_the_next_packet_is_understood():
         await write_regions(ctx, bench.dut.table, REGIONS)
         set_plans(ctx, bench.dut.plans, PLANS)
         ctx.set(bench.dut.hold_timeout, 5)
-        words = [{"data": rng.randrange(2**32), "keep": rng.randrange(16), "last": int(rng.random() < 0.3)}
-                 for _ in range(400)]
+        words = [{"data": rng.randrange(2**32), "keep": rng.randrange(16),
+                  "last": int(rng.random() < 0.3)} for _ in range(400)]
         words[-1]["last"] = 1
         await put(ctx, bench.dut.rx, words)
         await bench.send(ctx, [GOOD])
@@ -307,8 +313,9 @@ def test_garbage_does_no_harm_and_the_next_packet_is_understood():
     assert ErrorCause.LINK_FORMAT in bench.causes
 
 
-@pytest.mark.parametrize("before, epoch", [(Plan(epoch=0), 1), (Plan(epoch=1), 2), (Plan(epoch=15), 2),
-                                           (Plan(armed=1, epoch=7), 8), (Plan(armed=1, epoch=15), 2)])
+@pytest.mark.parametrize("before, epoch", [
+    (Plan(epoch=0), 1), (Plan(epoch=1), 2), (Plan(epoch=15), 2), (Plan(armed=1, epoch=7), 8),
+    (Plan(armed=1, epoch=15), 2)])
 def test_an_early_packet_holds_the_link_until_its_plan_is_armed(before, epoch):
     config = TINY.replace(link_credits=16)
     bench = Bench(config)
@@ -390,8 +397,8 @@ def test_a_held_packet_is_dropped_after_the_time_that_is_set(timeout):
             await ctx.tick().repeat(timeout + 30)
 
     simulate(bench.dut, main, background=[
-        getter(bench.dut.request, bench.requests, convert=plain), monitor(bench.dut.error, bench.errors),
-        watch])
+        getter(bench.dut.request, bench.requests, convert=plain),
+        monitor(bench.dut.error, bench.errors), watch])
     assert bench.causes == 2 * [ErrorCause.HOLD_TIMEOUT]
     assert (bench.errors[0].address, bench.errors[0].tile.wg) == (0x100, 3)
     assert [request["data"] for request in bench.requests] == 2 * [5, 6]
@@ -401,7 +408,7 @@ def test_a_held_packet_is_dropped_after_the_time_that_is_set(timeout):
 
 @pytest.mark.parametrize("rearmed", [False, True])
 def test_the_rest_of_a_packet_whose_plan_was_stopped_is_stale(rearmed):
-    """Also when the plan is armed again before the rest comes: it must not count in the next run."""
+    """Also when the plan is armed again before the rest comes: that is of the run before."""
     bench = Bench(TINY)
     words = packet_words(TINY, GOOD)
 
@@ -423,10 +430,10 @@ def test_the_rest_of_a_packet_whose_plan_was_stopped_is_stale(rearmed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_runs_of_two_plans_one_after_the_other_with_a_neighbour_that_is_ahead(seed):
-    """The neighbour sends all runs at once; each plan is armed when all of its last run has arrived."""
+    """The neighbour sends all runs at once; a plan is armed when all of its last run has come."""
     rng = random.Random(seed)
     bench = Bench(TINY, rng=rng, pace=0.8)
-    regions = [Region(base=0x1000 * plan, limit=0x1000 * plan + 0xFFF, tracked=1, plan=plan, dtype=0,
+    regions = [Region(base=0x1000 * plan, limit=0x1000 * plan + 0xFFF, tracked=1, plan=plan,
                       accept_update=1, accept_store=1, first_touch=1) for plan in range(2)]
     runs = 20
     sent, per_run = [], {}
@@ -434,17 +441,19 @@ def test_runs_of_two_plans_one_after_the_other_with_a_neighbour_that_is_ahead(se
         plan = run % 2
         # Run number 16 has epoch 2 again.
         epoch = run // 2 + 1 if run // 2 < 15 else run // 2 - 13
-        packets = [Packet(address=0x1000 * plan + 16 * number, op=rng.choice([STORE, UPDATE]), tracked=1,
-                          plan=plan, epoch=epoch, wg=number,
-                          beats=[(run << 16 | number, 15)] * rng.randint(1, 4)) for number in range(4)]
+        packets = [Packet(address=0x1000 * plan + 16 * number, op=rng.choice([STORE, UPDATE]),
+                          tracked=1, plan=plan, epoch=epoch, wg=number,
+                          beats=[(run << 16 | number, 15)] * rng.randint(1, 4))
+                   for number in range(4)]
         sent += packets
         per_run[run] = (plan, epoch, sum(len(packet.beats) for packet in packets))
 
     async def main(ctx):
         await write_regions(ctx, bench.dut.table, regions)
         await bench.send(ctx, sent)
-        await wait_for(ctx, lambda: len(bench.requests) == sum(count for *_, count in per_run.values()),
-                       cycles=2000, what=lambda: f"seed {seed}: {len(bench.requests)} requests")
+        total = sum(count for *_, count in per_run.values())
+        await wait_for(ctx, lambda: len(bench.requests) == total, cycles=2000,
+                       what=lambda: f"seed {seed}: {len(bench.requests)} of {total} requests")
 
     async def arming(ctx):
         plans = [Plan(last_tile=63), Plan(last_tile=63)]
@@ -456,7 +465,7 @@ def test_runs_of_two_plans_one_after_the_other_with_a_neighbour_that_is_ahead(se
             set_plans(ctx, bench.dut.plans, plans)
             expected += count
             await wait_for(ctx, lambda: len(bench.requests) == expected, cycles=1000,
-                           what=lambda: f"seed {seed}: {len(bench.requests)} of {expected} requests")
+                           what=lambda: f"seed {seed}: {len(bench.requests)} of {expected}")
             plans[plan] = Plan(armed=0, epoch=epoch, last_tile=63)
             set_plans(ctx, bench.dut.plans, plans)
 

@@ -1,4 +1,4 @@
-"""Egress and ingress back to back: every beat arrives, once, in order, whatever the wire is like."""
+"""Egress and ingress back to back: every beat arrives, once, in order, whatever the wire."""
 
 import random
 
@@ -87,7 +87,8 @@ def test_every_beat_comes_through(credits, max_latency, latency, interval, pace)
 
     simulate(dut, main, sender(dut.producer, 1), sender(dut.dma, 2), background=[
         getter(dut.request, received, rng=rng, pace=pace,
-               convert=lambda request: (request.address, request.data, request.strobe, request.last)),
+               convert=lambda request: tuple(
+                   getattr(request, name) for name in ("address", "data", "strobe", "last"))),
         monitor(dut.egress.error, errors), monitor(dut.ingress.error, errors)])
     assert not errors
     for number, packets in enumerate(sources.values()):
@@ -121,6 +122,6 @@ def test_the_link_is_full_with_credits_for_a_round_trip_and_not_with_one_less(mi
 
     simulate(dut, main, background=[watch])
     assert len(times) == 320
-    # Four beats in six cycles, for a packet has two words of header; a cycle is lost each round trip.
+    # Four beats in six cycles, for a packet has two words of header; a cycle lost a round trip.
     ideal = 79 * 6 + 3
     assert times[-1] - times[0] == ideal + missing * (ideal // config.link_credits)

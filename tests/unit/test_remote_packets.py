@@ -20,9 +20,10 @@ def random_beats(rng, config, count):
         if rng.random() < 0.15:
             name = rng.choice(CONSTANTS)
             beat[name] = rng.randrange(2 if name in ("tracked", "plan") else 3)
-        step = config.beat_bytes if rng.random() < 0.85 else rng.randrange(2**20) * config.beat_bytes
-        beat["address"] = (beat["address"] + step) % 2**config.addr_width
-        entries.append((beat | {"data": number, "strobe": rng.randrange(16), "last": int(rng.random() < 0.1)},
+        steps = 1 if rng.random() < 0.85 else rng.randrange(2**20)
+        beat["address"] = (beat["address"] + steps * config.beat_bytes) % 2**config.addr_width
+        last = int(rng.random() < 0.1)
+        entries.append((beat | {"data": number, "strobe": rng.randrange(16), "last": last},
                         int(rng.random() < 0.05), rng.random() < 0.1))
     beat, alone, _ = entries[-1]
     entries[-1] = (beat | {"last": 1}, alone, False)
@@ -54,7 +55,8 @@ def test_random_beats_in_packets_as_the_model_says(pace, seed):
 
     async def bench(ctx):
         for number, (beat, alone, flushed) in enumerate(entries):
-            await put(ctx, dut.i, [{"beat": beat, "alone": alone, "tag": number % 2}], rng=rng, pace=pace)
+            await put(ctx, dut.i, [{"beat": beat, "alone": alone, "tag": number % 2}],
+                      rng=rng, pace=pace)
             if flushed:
                 ctx.set(dut.flush, 1)
                 await ctx.tick().repeat(rng.randrange(1, 4))
@@ -63,13 +65,15 @@ def test_random_beats_in_packets_as_the_model_says(pace, seed):
                        what=lambda: f"seed {seed}: {len(beats)} beats")
 
     def plain(beat):
-        return {name: getattr(beat, name) for name in (*CONSTANTS, "address", "data", "strobe", "last")}
+        return {name: getattr(beat, name)
+                for name in (*CONSTANTS, "address", "data", "strobe", "last")}
 
     simulate(dut, bench, background=[getter(dut.o, beats, rng=rng, pace=pace, convert=plain),
                                      monitor(dut.accepted, tags)])
     for beat in beats:
         beat["op"], beat["dtype"] = beat["op"].value, beat["dtype"].value
-    wanted = [beat | {"last": last} for (beat, _, _), last in zip(entries, lasts(config, entries), strict=True)]
+    wanted = [beat | {"last": last}
+              for (beat, _, _), last in zip(entries, lasts(config, entries), strict=True)]
     assert beats == wanted, f"seed {seed}"
     assert tags == [number % 2 for number in range(len(entries))]
 
