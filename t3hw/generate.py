@@ -160,10 +160,10 @@ def generate(config, output, *, devices=None, name=None):
     name = default if name is None else name
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ConfigError(f"name must be a Verilog identifier, not {name!r}")
-    description = sidecar(component, name, config, devices)
-    text = to_verilog(component, name)
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
+    description = sidecar(component, name, config, devices)
+    text = to_verilog(component, name)
     files = [output / f"{name}.v", output / f"{name}.json"]
     for path, content in zip(files, (text, json.dumps(description, indent=1) + "\n")):
         partial = path.with_name(path.name + ".part")
