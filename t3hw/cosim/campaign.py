@@ -1,8 +1,8 @@
 """Random rings by the hundred, each compared with the reference bit for bit.
 
-``python -m t3hw.cosim.campaign --runs 300 --simulator both``: 300 seeds on Verilator, and those that are
-multiples of `QUICK_EVERY` on Icarus as well, where they must take the same number of cycles. The exit
-code is 1 if anything was wrong. ``--seed S --runs 1`` repeats one case.
+``python -m t3hw.cosim.campaign --runs 300 --simulator both``: 300 seeds on Verilator, and those that
+are multiples of `QUICK_EVERY` on Icarus as well, where they must take the same number of cycles. The
+exit code is 1 if anything was wrong. ``--seed S --runs 1`` repeats one case.
 """
 
 import argparse
@@ -59,8 +59,9 @@ def main(arguments=None):
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(_as_json(summary))
     runs = ", ".join(f"{count} on {simulator}" for simulator, count in campaign.count.items())
-    print(f"{len(records)} cases ({runs}); {summary['equal_cycles']} of {compared} in as many cycles "
-          f"on both; {len(failures)} failed" + "".join(f" {seed}" for seed in summary["failed_seeds"]))
+    failed = "".join(f" {seed}" for seed in summary["failed_seeds"])
+    print(f"{len(records)} cases ({runs}); {summary['equal_cycles']} of {compared} in as many "
+          f"cycles on both; {len(failures)} failed{failed}")
     return 1 if failures else 0
 
 

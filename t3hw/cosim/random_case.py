@@ -27,7 +27,8 @@ _AXI = NodeConfig(
 _WIDE = NodeConfig(
     name="wide-256", data_width=256, memory_bytes=1 << 16, memory_max_latency=64,
     tracker_sets=4, tracker_ways=1, tiles=256, commands=256, touch_bytes=1 << 16,
-    outstanding_reads=8, outstanding_writes=16, burst_beats=32, link_credits=40, link_max_latency=64)
+    outstanding_reads=8, outstanding_writes=16, burst_beats=32,
+    link_credits=40, link_max_latency=64)
 
 #: Rings that cases run on, as (node, devices): few, since each is a build.
 RINGS = (
@@ -58,8 +59,8 @@ class Case:
     arguments : dict
         For `ring_reduce_scatter`, beside the ring.
     k, specials : int, float
-        Length of the sums; share of the partial sums that are replaced by any bits: NaNs, infinities,
-        subnormal numbers.
+        Length of the sums; share of the partial sums that are replaced by any bits: NaNs,
+        infinities, subnormal numbers.
     settings : Settings
         What software sets.
     bench : dict
@@ -223,8 +224,8 @@ def _arguments(rng, config, devices, quick):
 def run_case(case, simulation, *, directory=None):
     """Carry a case out and check it; returns an `Outcome`.
 
-    Before the run, memory is filled with random bytes. After it each byte must be what the reference
-    says, around the output and in its gaps too.
+    Before the run, memory is filled with random bytes. After it each byte must be what the
+    reference says, around the output and in its gaps too.
 
     Parameters
     ----------
@@ -246,13 +247,14 @@ def run_case(case, simulation, *, directory=None):
         scripts = {}
         for device, pace in enumerate(case.paces):
             scripts[device] = directory / f"script{device}.bin"
-            bursts = producer_writes(plan, device, gemm.partials[device], case.config, **case.stores)
+            bursts = producer_writes(plan, device, gemm.partials[device], case.config,
+                                     **case.stores)
             write_script(scripts[device], player_bursts(bursts, pace),
                          beat_bytes=case.config.beat_bytes, **case.player)
         try:
             result, images, cycles = simulation.run(
-                _poison_and_run, plan, scripts, case.settings, case.overlap, case.runs, start, poison,
-                cycles=_LIMIT_CYCLES, directory=directory, **case.bench)
+                _poison_and_run, plan, scripts, case.settings, case.overlap, case.runs, start,
+                poison, cycles=_LIMIT_CYCLES, directory=directory, **case.bench)
         except Exception as error:
             # Whatever went wrong is a finding, and other cases are yet to come.
             return Outcome((f"{type(error).__name__}: {error}",))

@@ -202,10 +202,22 @@ def test_a_time_out_names_the_missing_tiles():
     assert errors.causes == ("PLAN_TIMEOUT",)
 
 
-def test_a_plan_cleared_while_another_one_runs():
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_a_plan_cleared_while_another_one_runs(order):
     stopped = jobs.make(m=6, n=8, seed=24)
     other = jobs.make(m=6, n=8, seed=25, **stopped[0].next_free())
-    jobs.simulation().run(jobs.clear_in_the_middle, stopped, other)
+    jobs.simulation().run(jobs.clear_in_the_middle, stopped, other, order)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+@pytest.mark.parametrize("cycles", [20, 60])
+def test_a_plan_cleared_with_packets_in_flight(order, cycles):
+    stopped = jobs.make(m=6, n=8, seed=24)
+    other = jobs.make(m=6, n=8, seed=25, **stopped[0].next_free())
+    causes = jobs.simulation().run(
+        jobs.clear_with_packets_in_flight, stopped, other, order, cycles, cycles=jobs.LIMIT)
+    assert causes <= {"STALE_PACKET", "HOLD_TIMEOUT", "REFUSED_STORE"}
+    assert "STALE_PACKET" in causes
 
 
 def test_a_plan_of_a_single_element():

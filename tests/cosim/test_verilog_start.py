@@ -22,7 +22,7 @@ endmodule
 
 
 class Choice(wiring.Component):
-    """A combinational block that reads registers only, which keep the values that they begin with."""
+    """A combinational block that reads registers only, which keep their first values."""
 
     select: In(1)
     chosen: Out(1)
@@ -42,6 +42,8 @@ def test_a_block_whose_inputs_never_change_has_its_value_in_icarus(tmp_path):
     text = to_verilog(Choice(), "top")
     assert "always @*" in text
     (tmp_path / "top.v").write_text(text + _BENCH)
-    subprocess.run(["iverilog", "-g2012", "-o", "bench", "-s", "bench", "top.v"], cwd=tmp_path, check=True)
-    done = subprocess.run(["vvp", "bench"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    subprocess.run(["iverilog", "-g2012", "-o", "bench", "-s", "bench", "top.v"],
+                   cwd=tmp_path, check=True)
+    done = subprocess.run(["vvp", "bench"], cwd=tmp_path, check=True, capture_output=True,
+                          text=True)
     assert "chosen 0" in done.stdout
