@@ -1,8 +1,8 @@
 """Random rings by the hundred, each compared with the reference bit for bit.
 
-``python -m t3hw.cosim.campaign --runs 300 --simulator both``: 300 seeds on Verilator, and those that
-are multiples of `QUICK_EVERY` on Icarus as well, where they must take the same number of cycles. The
-exit code is 1 if anything was wrong. ``--seed S --runs 1`` repeats one case.
+``python -m t3hw.cosim.campaign --runs 300 --simulator both``: 300 seeds on Verilator, and those
+that are multiples of `QUICK_EVERY` on Icarus as well, where they must take the same number of
+cycles. The exit code is 1 if anything was wrong. ``--seed S --runs 1`` repeats one case.
 """
 
 import argparse
