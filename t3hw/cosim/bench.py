@@ -1,8 +1,8 @@
 """The test bench around a ring of nodes, as Verilog text.
 
-Each node has a producer player at ``s_axi``, a mailbox at ``s_axil``, a trace log and, where it has an
-``m_axi``, a memory model there. The bench wires the links itself, through stall injectors; or it takes
-a ``t3_ring``, which has its links inside.
+Each node has a producer player at ``s_axi``, a mailbox at ``s_axil``, a trace log and, where it has
+an ``m_axi``, a memory model there. The bench wires the links itself, through stall injectors; or it
+takes a ``t3_ring``, which has its links inside.
 """
 
 import hashlib
@@ -17,27 +17,28 @@ __all__ = ["TOP", "bench_sources", "node_verilog"]
 #: Name of the bench's module.
 TOP = "t3_ring_bench"
 
-#: Beats of the memory model behind ``m_axi``, as a power of two: where the configuration sets no size, and at most.
+#: Beats of the memory model behind ``m_axi``, as a power of two: where the configuration sets no
+#: size, and at most.
 MEMORY_BEATS_LOG2, LARGEST_MEMORY_BEATS_LOG2 = 17, 22
 
 _VERILOG = Path(__file__).parent / "verilog"
 _PLAYER_INPUTS = ("awready", "wready", "bid", "bresp", "bvalid", "arready", "rid", "rdata", "rresp",
                   "rlast", "rvalid")
-_PLAYER_OUTPUTS = ("awid", "awaddr", "awlen", "awsize", "awburst", "awuser", "awvalid", "wdata", "wstrb",
-                   "wlast", "wvalid", "bready", "arid", "araddr", "arlen", "arsize", "arburst",
-                   "arvalid", "rready")
-_MAILBOX = ("awaddr", "awvalid", "awready", "wdata", "wvalid", "wready", "bresp", "bvalid", "bready",
-            "araddr", "arvalid", "arready", "rdata", "rresp", "rvalid", "rready")
+_PLAYER_OUTPUTS = ("awid", "awaddr", "awlen", "awsize", "awburst", "awuser", "awvalid", "wdata",
+                   "wstrb", "wlast", "wvalid", "bready", "arid", "araddr", "arlen", "arsize",
+                   "arburst", "arvalid", "rready")
+_MAILBOX = ("awaddr", "awvalid", "awready", "wdata", "wvalid", "wready", "bresp", "bvalid",
+            "bready", "araddr", "arvalid", "arready", "rdata", "rresp", "rvalid", "rready")
 _MEMORY = ("awid", "awaddr", "awlen", "awvalid", "awready", "wdata", "wstrb", "wlast", "wvalid",
            "wready", "bid", "bresp", "bvalid", "bready", "arid", "araddr", "arlen", "arvalid",
            "arready", "rid", "rdata", "rresp", "rlast", "rvalid", "rready")
-_TRACE = ("producer_beat", "remote_beat", "commit_local", "commit_incoming", "memory", "dma_beat", "tx",
-          "rx", "full", "full_slot", "fire", "fire_first", "block", "block_wg", "first_read",
+_TRACE = ("producer_beat", "remote_beat", "commit_local", "commit_incoming", "memory", "dma_beat",
+          "tx", "rx", "full", "full_slot", "fire", "fire_first", "block", "block_wg", "first_read",
           "command_done", "done")
 
 
 def node_verilog(config, devices=None):
-    """Verilog and port list of ``t3_node``, or of ``t3_ring`` if ``devices`` is given, from the cache.
+    """Verilog and ports of ``t3_node``, or of ``t3_ring`` if ``devices`` is given, from the cache.
 
     Returns
     -------
@@ -91,7 +92,8 @@ def _bench(config, devices, ring, ports):
         widths = {port["name"].removeprefix("node0_"): port["width"] for port in ports
                   if port["name"].startswith("node0_")}
     else:
-        widths = {port["name"]: port["width"] for port in ports if port["name"] not in ("clk", "rst")}
+        widths = {port["name"]: port["width"] for port in ports
+                  if port["name"] not in ("clk", "rst")}
     tops = ["input wire clk", "input wire rst", "input wire [63:0] alarm", "output reg wake"]
     events = ["cycle >= alarm"]
     body = []
@@ -203,7 +205,8 @@ def _around(config, device, widths):
         beats_log2 = MEMORY_BEATS_LOG2
         if config.memory_bytes:
             beats_log2 = max((config.memory_bytes - 1).bit_length() - config.beat_shift, 1)
-        beats_log2 = min(beats_log2, LARGEST_MEMORY_BEATS_LOG2, config.addr_width - config.beat_shift)
+        beats_log2 = min(beats_log2, LARGEST_MEMORY_BEATS_LOG2,
+                         config.addr_width - config.beat_shift)
         lines += _instance("t3_axi_memory_model", f"memory{device}", {
             "INDEX": device, "ADDR_WIDTH": config.addr_width, "DATA_WIDTH": config.data_width,
             "ID_WIDTH": widths["m_axi_awid"], "BEATS_LOG2": beats_log2,

@@ -1,4 +1,4 @@
-"""The cocotb test that `session.RingSimulation` runs: it does the job that it finds in its directory."""
+"""The cocotb test that `session.RingSimulation` runs: it does the job in its directory."""
 
 import os
 import pickle

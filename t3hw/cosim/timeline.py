@@ -25,8 +25,8 @@ CHUNK_COLOURS = (
 )
 
 _TEMPLATE = Path(__file__).with_name("timeline.html")
-#: Bins of a lane that a page holds at most: more than a screen has pixels, to zoom into. A picture has no more
-#: than it can show.
+#: Bins of a lane that a page holds at most: more than a screen has pixels, to zoom into. A picture
+#: has no more than it can show.
 _PAGE_BINS, _PICTURE_BINS = 4000, 1500
 
 
@@ -63,7 +63,7 @@ class DeviceLog:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a ring: a label, its length in cycles, the log of each device, and the plan that it ran.
+    """One run of a ring: a label, its length in cycles, the log of each device, and its plan.
 
     The plan may be None; it gives everything the colour of its chunk.
     """
@@ -244,7 +244,8 @@ def _page_run(run):
             "stage": chunks.produced(index, activity["producer"]).tolist(),
             "fulls": [[cycle, slot, *chunks.of_slot(index, slot)] for cycle, slot in log.fulls],
             "commands": [[start, end, slot, chunks.of_slot(index, slot)[0],
-                          chunks.tiles_of_command(index, slot)] for start, end, slot in log.commands],
+                          chunks.tiles_of_command(index, slot)]
+                         for start, end, slot in log.commands],
             "produced": log.produced,
             "done": log.done,
         })
@@ -273,8 +274,8 @@ def _draw(path, runs, title, facts):
     axes[-1].xaxis.set_major_formatter("{x:,.0f}")
     legend = [(f"chunk {chunk}", _colour(chunk)) for chunk in range(_chunk_count(runs))]
     legend += [*_MEMORY, ("waiting for communication", _EXPOSED)]
-    figure.legend(handles=[Patch(color=colour, label=label) for label, colour in legend], frameon=False,
-                  loc="outside lower center", ncols=min(len(legend), 8), fontsize=8)
+    figure.legend(handles=[Patch(color=colour, label=label) for label, colour in legend],
+                  loc="outside lower center", ncols=min(len(legend), 8), fontsize=8, frameon=False)
     figure.suptitle("\n".join(filter(None, [
         title, "    ".join(f"{name}: {value}" for name, value in facts)])), fontsize=11)
     figure.savefig(path, format="png")
@@ -328,7 +329,8 @@ def _draw_run(axis, run):
             facecolors=[_colour(chunks.of_slot(index, slot)[0]) for _, _, slot in log.commands])
         area(4, 0, rate["tx"], "#64748b")
         if log.done is not None:
-            axis.plot(log.done, base - len(_LANES) / 2, marker=9, color="black", ms=6, clip_on=False)
+            axis.plot(log.done, base - len(_LANES) / 2, marker=9, color="black", ms=6,
+                      clip_on=False)
         ticks += [base - lane - 0.5 for lane in range(len(_LANES))]
         names += [f"device {index}   {name}" if lane == 0 else name
                   for lane, name in enumerate(_LANES)]

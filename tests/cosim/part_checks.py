@@ -1,4 +1,4 @@
-"""Checks of single parts of the bench, run by cocotb. All look and drive between the clock's rising edges.
+"""Checks of single parts of the bench, run by cocotb, between the clock's rising edges.
 
 The environment's CHECK names the one to run, since each has a top module of its own.
 """
@@ -33,7 +33,7 @@ async def reset(dut, **inputs):
 
 @check
 async def stall_injector(dut):
-    """Transfers arrive once and in order; a valid is held; the share of stalls is what was asked for."""
+    """Transfers arrive once and in order; a valid is held; stalls are as frequent as asked for."""
     rng = random.Random(1)
     await reset(dut, seed=5, probability=int(PROBABILITY * 256), in_valid=0, in_payload=0,
                 out_ready=0)
@@ -134,7 +134,7 @@ POISON = 0xA5A5A5A5A5A5A5A5
 
 @check
 async def memory_model(dut):
-    """A write shows with its response and not before; latency, ends, strobes and holds are right."""
+    """A write shows with its response, not before; latency, ends, strobes, holds are right."""
     await reset(dut, seed=3, latency=LATENCY, jitter=JITTER, s_axi_awvalid=0, s_axi_wvalid=0,
                 s_axi_arvalid=0, s_axi_bready=0, s_axi_rready=0)
     master = MemoryMaster(dut)

@@ -6,7 +6,8 @@ from pathlib import Path
 from t3hw.config import NodeConfig
 
 _TEXT = Path(__file__).with_name("standin_node.sv").read_text()
-_PORT = re.compile(r"^    (input|output)\s+(?:wire|reg)\s+(?:\[([^:]+):0\])?\s*(\w+)(?=,|\n\))", re.M)
+_PORT = re.compile(
+    r"^    (input|output)\s+(?:wire|reg)\s+(?:\[([^:]+):0\])?\s*(\w+)(?=,|\n\))", re.M)
 
 
 def standin(data_width=64):

@@ -1,7 +1,7 @@
-// Stands in for a node in tests of the bench: the same ports, and simple, known behaviour behind them.
-// s_axi is a RAM; s_axil has 16 registers at 0 to 0x3C and answers SLVERR elsewhere; register 15 is the
-// interrupt; register 14 words are sent on the link, numbered; register 13 counts the words received, and
-// register 12 is 1 if one of them was out of order.
+// Stands in for a node in tests of the bench: the same ports, and simple, known behaviour behind
+// them. s_axi is a RAM; s_axil has 16 registers at 0 to 0x3C and answers SLVERR elsewhere; register
+// 15 is the interrupt; register 14 words are sent on the link, numbered; register 13 counts the
+// words received, and register 12 is 1 if one of them was out of order.
 module t3_node #(
     parameter DATA_WIDTH = 64
 ) (
@@ -85,7 +85,9 @@ module t3_node #(
     output wire        trace_command_done,
     output wire [3:0]  trace_done
 );
-    t3_axi_memory_model #(.DATA_WIDTH(DATA_WIDTH), .ID_WIDTH(4), .BEATS_LOG2(15 - $clog2(DATA_WIDTH / 8))) ram (
+    t3_axi_memory_model #(
+        .DATA_WIDTH(DATA_WIDTH), .ID_WIDTH(4), .BEATS_LOG2(15 - $clog2(DATA_WIDTH / 8))
+    ) ram (
         .clk(clk), .rst(rst), .seed(32'd1), .latency(16'd5), .jitter(16'd20),
         .s_axi_awid(s_axi_awid), .s_axi_awaddr(s_axi_awaddr), .s_axi_awlen(s_axi_awlen),
         .s_axi_awvalid(s_axi_awvalid), .s_axi_awready(s_axi_awready),

@@ -9,8 +9,8 @@ def write_logs(directory, plan, beat_bytes, *, overlap=True):
     """Write the logs of all devices; returns the cycle in which the last is done."""
     devices = plan.devices
     lines = [[] for _ in range(devices)]
-    beats = [{name: {} for name in ("producer", "remote", "local", "incoming", "memory", "dma", "tx",
-                                    "rx")} for _ in range(devices)]
+    beats = [{name: {} for name in ("producer", "remote", "local", "incoming", "memory", "dma",
+                                    "tx", "rx")} for _ in range(devices)]
     arrivals = {}
     link_free, dma_free = [0] * devices, [0] * devices
     total = sum(chunk.bytes for chunk in plan.chunks) // beat_bytes * PACE
@@ -68,6 +68,7 @@ def write_logs(directory, plan, beat_bytes, *, overlap=True):
         for at in sorted({at for counts in beats[device].values() for at in counts}):
             row = " ".join(str(counts.get(at, 0)) for counts in beats[device].values())
             lines[device].append((at + BIN - 1, f"A {at} {row}"))
-        text = "\n".join([f"T {BIN}", *(line for _, line in sorted(lines[device], key=lambda x: x[0]))])
+        in_order = sorted(lines[device], key=lambda line: line[0])
+        text = "\n".join([f"T {BIN}", *(line for _, line in in_order)])
         (directory / f"trace{device}.txt").write_text(text + "\n")
     return max(done) + 1

@@ -18,7 +18,8 @@ SIMULATIONS = {}
 def simulation(simulator, data_width=64):
     if (simulator, data_width) not in SIMULATIONS:
         config, node = standin(data_width)
-        SIMULATIONS[simulator, data_width] = RingSimulation(config, 2, simulator=simulator, node=node)
+        SIMULATIONS[simulator, data_width] = RingSimulation(config, 2, simulator=simulator,
+                                                            node=node)
     return SIMULATIONS[simulator, data_width]
 
 
@@ -104,9 +105,9 @@ def write_and_read(session, seed, options):
             address -= max(address % 4096 + size * beats - 4096, 0)
             data = rng.randbytes(size * beats)
             strobes = bytes(rng.choices((0, 1), k=size * beats))
-            bursts.append(Burst(address=address, data=data, strobes=strobes, gap=rng.choice([0, 0, 9]),
-                                beat_gap=rng.choice([0, 0, 2]), fence=rng.random() < 0.2,
-                                id=rng.randrange(16), wg=rng.randrange(99)))
+            bursts.append(Burst(address=address, data=data, strobes=strobes,
+                                gap=rng.choice([0, 0, 9]), beat_gap=rng.choice([0, 0, 2]),
+                                fence=rng.random() < 0.2, id=rng.randrange(16), wg=rng.randrange(99)))
             for index, byte in enumerate(data):
                 if strobes[index]:
                     memory[address + index] = byte
@@ -122,7 +123,8 @@ def write_and_read(session, seed, options):
         assert session.read(device, 76, 11) == memory[76:77] + b"unaligned" + memory[86:87]
 
 
-OPTIONS = [{}, {"stall": 0.5}, {"response_stall": 0.8}, {"outstanding_writes": 1, "outstanding_reads": 1},
+OPTIONS = [{}, {"stall": 0.5}, {"response_stall": 0.8},
+           {"outstanding_writes": 1, "outstanding_reads": 1},
            {"stall": 0.9, "response_stall": 0.9, "outstanding_writes": 2}]
 
 
@@ -172,7 +174,8 @@ def test_pace(ring):
 
 
 def count_faults(session):
-    session.play({0: [Burst(address=MEMORY - 8, data=bytes(8)), Burst(address=MEMORY, data=bytes(8)),
+    session.play({0: [Burst(address=MEMORY - 8, data=bytes(8)),
+                      Burst(address=MEMORY, data=bytes(8)),
                       Burst(address=MEMORY - 8, beats=1), Burst(address=1 << 31, beats=3)],
                   1: [Burst(address=0, beats=1)]})
     session.wait_players()

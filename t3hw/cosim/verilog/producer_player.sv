@@ -1,9 +1,10 @@
 // AXI4 master that plays a script: write and read bursts, at a pace, from the file
-// player<INDEX>_<run>.bin of the working directory; `run` counts the rises of `start`. The format is
-// described and written by t3hw/cosim/script.py. The file is read as it is played, so it has no size limit.
+// player<INDEX>_<run>.bin of the working directory; `run` counts the rises of `start`. The format
+// is described and written by t3hw/cosim/script.py. The file is read as it is played, so it has no
+// size limit.
 //
-// Bursts start in the script's order, as AXI allows: the next address goes out when the last beat of the
-// burst before has been put on W; a full pace without random stalls leaves no idle cycle on W.
+// Bursts start in the script's order, as AXI allows: the next address goes out when the last beat
+// of the burst before has been put on W; a full pace without random stalls leaves W never idle.
 // Read beats whose RID[0] is set are written to player<INDEX>_<run>.out, first byte first.
 // `errors` counts the responses other than OKAY, and read bursts of a wrong length.
 module t3_producer_player #(
@@ -63,8 +64,8 @@ module t3_producer_player #(
     assign m_axi_arsize = SIZE[2:0];
     assign m_axi_arburst = 2'b01;
 
-    // The script's records, see script.py; the first byte of the file is the highest here. Their fields
-    // are assigned together with them, since a wire would still show the record before.
+    // The script's records, see script.py; the first byte of the file is the highest here. Their
+    // fields are assigned together with them, since a wire would still show the record before.
     reg [127:0] header;
     reg [31:0]  magic, seed;
     reg [15:0]  beat_bytes, header_rest;
@@ -87,7 +88,8 @@ module t3_producer_player #(
     t3_random #(.INDEX(INDEX + 1000)) generator (
         .clk(clk), .rst(rst | starting[0]), .seed(seed), .value(random));
 
-    // All the state of the sequencer is assigned in program order; the ports change at the clock's edge.
+    // All the state of the sequencer is assigned in program order; the ports change at the clock's
+    // edge.
     // verilator lint_off BLKSEQ
     integer file, kept, run, got;
     reg        start_seen;
@@ -146,7 +148,8 @@ module t3_producer_player #(
                 file = $fopen($sformatf("player%0d_%0d.bin", INDEX, run), "rb");
                 kept = $fopen($sformatf("player%0d_%0d.out", INDEX, run), "wb");
                 got = $fread(header, file);
-                {magic, beat_bytes, write_limit, read_limit, seed, stall, response_stall, header_rest} = header;
+                {magic, beat_bytes, write_limit, read_limit, seed, stall, response_stall,
+                    header_rest} = header;
                 if (got != 16 || magic != "T3S1" || beat_bytes != BYTES) begin
                     $display("player%0d_%0d.bin is missing, or no script for beats of %0d bytes",
                              INDEX, run, BYTES);
@@ -164,8 +167,8 @@ module t3_producer_player #(
                     $display("player%0d_%0d.bin ends in the middle of a script", INDEX, run);
                     $finish;
                 end
-                {fence, keep, burst_rest[1:0], op, len, wf, burst_rest[9:2], wg, id, gap, next_beat_gap,
-                    burst_rest[25:10], address} = burst;
+                {fence, keep, burst_rest[1:0], op, len, wf, burst_rest[9:2], wg, id, gap,
+                    next_beat_gap, burst_rest[25:10], address} = burst;
                 user = ({24'd0, wf} << WG_WIDTH) | {16'd0, wg};
                 read_id = {id[15:1], keep};
                 pending = op != END;
@@ -229,5 +232,6 @@ module t3_producer_player #(
     end
     // verilator lint_on BLKSEQ
 
-    wire unused = &{1'b0, header_rest, burst_rest, id, read_id, user, address, beat, m_axi_bid, m_axi_rid};
+    wire unused = &{1'b0, header_rest, burst_rest, id, read_id, user, address, beat, m_axi_bid,
+                    m_axi_rid};
 endmodule

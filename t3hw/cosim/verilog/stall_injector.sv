@@ -1,6 +1,6 @@
-// Random back-pressure on a stream, in place of a wire: in a cycle with probability `probability`/256
-// nothing passes. Once `out_valid` is seen it stays until taken, with the same payload, so the stream's
-// rules hold on both sides. With probability 0 it is a wire.
+// Random back-pressure on a stream, in place of a wire: in a cycle with probability
+// `probability`/256 nothing passes. Once `out_valid` is seen it stays until taken, with the same
+// payload, so the stream's rules hold on both sides. With probability 0 it is a wire.
 module t3_stall_injector #(
     parameter WIDTH = 8,
     parameter INDEX = 0

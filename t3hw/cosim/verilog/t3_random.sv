@@ -1,5 +1,5 @@
-// Pseudo-random number of 32 bits, a new one each cycle (xorshift). Instances with the same seed and
-// different INDEX run apart, so one seed fixes a whole bench.
+// Pseudo-random number of 32 bits, a new one each cycle (xorshift). Instances with the same seed
+// and different INDEX run apart, so one seed fixes a whole bench.
 module t3_random #(
     parameter INDEX = 0
 ) (

@@ -1,5 +1,6 @@
-// Writes what a node does, cycle by cycle, to the text file trace<INDEX>.txt; t3hw/cosim/timeline.py
-// reads it. `bin` = 0 writes nothing. A line is a letter and decimal numbers:
+// Writes what a node does, cycle by cycle, to the text file trace<INDEX>.txt;
+// t3hw/cosim/timeline.py reads it. `bin` = 0 writes nothing. A line is a letter and decimal
+// numbers:
 //
 // T bin            the first line
 // A cycle producer remote local incoming memory dma tx rx
