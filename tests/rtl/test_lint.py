@@ -1,5 +1,6 @@
 """Generated Verilog gives no tool cause for complaint; and the tools do see what is wrong."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,13 @@ def test_icarus(design):
 def test_yosys(design):
     path, top = design
     assert lint.yosys(path, top=top) == []
+
+
+def test_no_waiver_is_left_over(tmp_path):
+    path, _sidecar = generate(NodeConfig.preset("tiny"), tmp_path)
+    seen = {message.split(":")[0] for message in lint.verilator(path, top="t3_node")}
+    assert {f"%Warning-{rule}" for rule in re.findall(r"^lint_off -rule (\w+)$", WAIVERS.read_text(), re.M)} \
+        == seen - {"%Error"}
 
 
 FAULTS = {
