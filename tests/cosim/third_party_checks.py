@@ -1,4 +1,4 @@
-"""A node on the buses of cocotbext-axi, which finds each of them by the prefix of its ports. Run by cocotb."""
+"""A node on the parts of cocotbext-axi, which find their bus by the prefix of its ports."""
 
 import itertools
 import os
@@ -42,8 +42,8 @@ class Bench:
         if CONFIG.memory == "axi":
             self.ram = AxiRam(AxiBus.from_prefix(dut, "m_axi"), dut.clk, dut.rst, size=1 << 16)
             channels += [
-                self.ram.write_if.aw_channel, self.ram.write_if.w_channel, self.ram.write_if.b_channel,
-                self.ram.read_if.ar_channel, self.ram.read_if.r_channel,
+                self.ram.write_if.aw_channel, self.ram.write_if.w_channel,
+                self.ram.write_if.b_channel, self.ram.read_if.ar_channel, self.ram.read_if.r_channel,
             ]
         if stall:
             for channel in channels:
@@ -92,7 +92,7 @@ async def registers(dut):
     assert await bench.read_register("CONFIG_HASH") == CONFIG.hash
     assert await bench.write_word(register_address("SCRATCH"), 0xDEADBEEF) == AxiResp.OKAY
     assert await bench.read_register("SCRATCH") == 0xDEADBEEF
-    # Not mapped; beyond a table; a table's word, which can only be written; one that can only be read.
+    # Not mapped; beyond a table; a table's word; what can only be read.
     for address in (0x3FC, 0x3FFFC, entry_address("PLAN", CONFIG.plans), entry_address("PLAN", 0)):
         answer = await bench.within(200, bench.axil.read(address, 4))
         assert answer.resp == AxiResp.SLVERR, hex(address)
@@ -113,7 +113,8 @@ async def stores_and_loads(dut, seed, stall, rounds):
     await bench.write(0, bytes(model))
     largest = BYTES.bit_length() - 1
     for _round in range(rounds):
-        length = rng.choice([1, 2, 3, BYTES - 1, BYTES, BYTES + 1, 40 * BYTES, rng.randrange(1, 300)])
+        length = rng.choice([1, 2, 3, BYTES - 1, BYTES, BYTES + 1, 40 * BYTES,
+                             rng.randrange(1, 300)])
         address = rng.randrange(size - length)
         data = rng.randbytes(length)
         options = {"size": rng.choice([None, rng.randrange(largest + 1)])}
@@ -134,7 +135,8 @@ async def stores_and_loads(dut, seed, stall, rounds):
         assert (await bench.within(20000, write)).resp == AxiResp.OKAY
     reads = [cocotb.start_soon(bench.axi.read(start, 256)) for start in range(0, size, 256)]
     for start, read in zip(range(0, size, 256), reads):
-        assert bytes((await bench.within(20000, read)).data) == model[start:start + 256], f"seed {seed}"
+        got = (await bench.within(20000, read)).data
+        assert bytes(got) == model[start:start + 256], f"seed {seed}"
     if bench.ram:
         bench.ram.write(0x800, GUARD)
         assert await bench.read(0x800, len(GUARD)) == GUARD

@@ -1,4 +1,4 @@
-"""`t3hw generate`: what is written, what its sidecar says, what is refused; the stock Verilog in rtl/."""
+"""`t3hw generate`: what it writes, what its sidecar says, what it refuses; the stock Verilog."""
 
 import importlib.metadata
 import json
@@ -103,7 +103,7 @@ def test_the_text_does_not_depend_on_the_process(tmp_path):
     for seed in ("1", "2"):
         output = tmp_path / seed
         output.mkdir()
-        subprocess.run([sys.executable, "-m", "t3hw.cli", "generate", "--preset", "tiny", "-o", "."],
+        subprocess.run([sys.executable, "-m", "t3hw.cli", "generate", "--preset", "tiny"],
                        check=True, cwd=output, stdout=subprocess.DEVNULL, env=os.environ | {
                            "PYTHONHASHSEED": seed, "PYTHONPATH": str(RTL.parent)})
         texts.append([(output / f"t3_node.{kind}").read_bytes() for kind in ("v", "json")])
@@ -118,10 +118,11 @@ def test_the_stock_verilog_is_what_the_generator_writes(tmp_path):
         for name in TOOLS:
             installed = importlib.metadata.version(name)
             if installed != made_with[name]:
-                pytest.skip(f"rtl/ was made with {name} {made_with[name]}, and {installed} is installed, "
-                            "which may write other text")
+                pytest.skip(f"rtl/ was made with {name} {made_with[name]}; {installed}, which is "
+                            "installed, may write other text")
     for path in write_stock(tmp_path):
-        assert path.read_bytes() == (RTL / path.name).read_bytes(), f"{path.name} differs: run make rtl"
+        same = path.read_bytes() == (RTL / path.name).read_bytes()
+        assert same, f"{path.name} is not what the generator writes: run make rtl"
     assert {path.name for path in tmp_path.iterdir()} == \
         {path.name for path in RTL.glob("t3_node_*")}
 

