@@ -55,7 +55,7 @@ registers: install
 
 # make campaign   hundreds of random rings, bit for bit, on both simulators (long)
 campaign: install
-	$(BIN)/python -m t3hw.cosim.campaign
+	$(BIN)/python -m t3hw.cosim.campaign --simulator both --json docs/results/campaign.json
 
 # make bench      measures the blocks and writes docs/results/blocks.json
 bench: install

@@ -248,6 +248,7 @@ class AddressMap(wiring.Component):
                                  (geometry_3.pitch - geometry_3.row_bytes)[:6], 0))
         offset_4 = after(1, (Cat(first_3, beat_3) - base_3)[:config.addr_width])
         user_number_4 = after(1, (wg_3 << control_3.wf_shift) + wf_3)
+        wf_fits_4 = after(1, ~(wf_3 >> control_3.wf_shift).any())
         destination_4 = after(1, (beat_3 + delta_3[shift:])[:config.addr_width - shift])
         touch_index_4 = after(1, (beat_3 + touch_offset_3)[:touch_bits])
 
@@ -258,6 +259,7 @@ class AddressMap(wiring.Component):
         column_mask_5 = after(1, Cat(columns_4 > bit for bit in range(config.addr_width)))
         shifted_5 = after(1, offset_4 >> row_bytes_4)
         user_number_5 = after(1, user_number_4)
+        wf_fits_5 = after(1, wf_fits_4)
         wg_5 = after(2, wg_3)
         wf_5 = after(2, wf_3)
 
@@ -275,7 +277,8 @@ class AddressMap(wiring.Component):
         control_6 = after(1, control_5)
         slot_6 = after(1, slot_wide[:tile_bits])
         # A number that is too large must not come back as another tile's.
-        in_table_6 = after(1, ~number[tile_bits:].any() & (slot_wide < config.tiles))
+        in_table_6 = after(1, ~number[tile_bits:].any() & (slot_wide < config.tiles)
+                           & (by_address | wf_fits_5))
         wg_fits_6 = after(1, ~(by_address & number[config.wg_width:].any()))
         wg_6 = after(1, Mux(by_address, number[:config.wg_width], wg_5))
         wf_6 = after(1, Mux(by_address, 0, wf_5))

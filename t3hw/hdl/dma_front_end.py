@@ -83,6 +83,8 @@ class DmaFrontEnd(wiring.Component):
         High for one cycle for each command whose route asks for it.
     command_done : Out(always-ready stream of command_done)
         A command has done all that its route asked for.
+    ended : Out(always-ready stream of command_done)
+        The same, and also a command whose data could not all be read.
     busy : Out(1)
         Some command has been taken from ``fire`` and is not at its end.
     """
@@ -99,6 +101,7 @@ class DmaFrontEnd(wiring.Component):
             "doorbell_remote": Out(stream.Signature(remote_beat(config))),
             "interrupt": Out(1),
             "command_done": Out(stream.Signature(command_done(config), always_ready=True)),
+            "ended": Out(stream.Signature(command_done(config), always_ready=True)),
             "busy": Out(1),
         })
 
@@ -298,6 +301,7 @@ class DmaFrontEnd(wiring.Component):
             m.d.sync += ringing.eq(over & ending.p.doorbell & good)
 
         interrupting = Signal()  # the cycle of ``interrupt``, one before ``command_done``
+        finishing = Signal()  # the same cycle, also of a command that failed
         plan = Signal(plan_width(config))
         m.d.sync += [
             interrupting.eq(finish & good),
@@ -305,6 +309,9 @@ class DmaFrontEnd(wiring.Component):
             plan.eq(ending.p.plan),
             self.command_done.valid.eq(interrupting),
             self.command_done.p.plan.eq(plan),
+            finishing.eq(finish),
+            self.ended.valid.eq(finishing),
+            self.ended.p.plan.eq(plan),
         ]
 
-        return interrupting | self.command_done.valid
+        return finishing | self.ended.valid

@@ -215,9 +215,10 @@ class Node(wiring.Component):
             requests.end[0].plan.eq(controller.commit.payload.tile.plan),
             commands.start[0].valid.eq(front_end.fire.valid & front_end.fire.ready),
             commands.start[0].plan.eq(front_end.fire.payload.plan),
-            commands.end[0].valid.eq(front_end.command_done.valid),
-            commands.end[0].plan.eq(front_end.command_done.payload.plan),
-            plan_state.busy.eq(producer.busy | requests.busy | trigger.queued | commands.busy),
+            commands.end[0].valid.eq(front_end.ended.valid),
+            commands.end[0].plan.eq(front_end.ended.payload.plan),
+            plan_state.busy.eq(producer.busy | ingress.busy | requests.busy | trigger.queued
+                               | commands.busy),
         ]
 
         # Tile lookup by software.

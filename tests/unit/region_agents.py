@@ -170,7 +170,8 @@ def slot_of(config, region, plans, byte, wg, wf):
     slot = region.first_tile + number
     plan = plans[region.plan] if region.plan < len(plans) else None
     known = (plan is not None and plan.first_tile <= slot <= plan.last_tile
-             and wg < 2**config.wg_width)
+             and wg < 2**config.wg_width
+             and (region.mode != USER or wf < 2**region.wf_shift))
     return (slot if known else None), wg, wf
 
 

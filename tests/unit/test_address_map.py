@@ -195,6 +195,16 @@ def test_other_tables_and_entries_that_do_not_exist_change_nothing():
     assert not answers[1].match
 
 
+def test_a_wavefront_beyond_its_workgroup_is_never_another_tile():
+    """Wavefront 2 of workgroup 0 is not workgroup 1's first where a workgroup has two."""
+    config = TINY.replace(wg_width=16)
+    plans = [Plan(armed=1, epoch=1, first_tile=0, last_tile=config.tiles - 1), Plan()]
+    region = Region(base=0, limit=0xFF, tracked=1, wf_shift=1, first_tile=0)
+    beats = [{"address": 0, "strobe": 0xF, "wg": 0, "wf": wf} for wf in range(4)]
+    answers = look_up(config, [region], plans, beats)
+    assert [answer.tile_known for answer in answers] == [1, 1, 0, 0]
+
+
 def test_a_number_beyond_the_table_is_never_another_tile():
     """Tile numbers that agree with a good one in their low bits."""
     config = TINY.replace(wg_width=16)
