@@ -28,7 +28,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \$25 ;
   wire [3:0] \$26 ;
   wire [3:0] \$27 ;
-  wire \$28 ;
+  wire [3:0] \$28 ;
   wire \$29 ;
   wire \$3 ;
   wire \$30 ;
@@ -46,37 +46,38 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \$41 ;
   wire \$42 ;
   wire \$43 ;
-  reg [2:0] \$44 ;
-  reg \$45 ;
+  wire \$44 ;
+  reg [2:0] \$45 ;
   reg \$46 ;
   reg \$47 ;
   reg \$48 ;
   reg \$49 ;
   wire \$5 ;
   reg \$50 ;
-  reg [15:0] \$51 ;
-  reg \$52 ;
-  reg [15:0] \$53 ;
-  reg \$54 ;
-  reg [15:0] \$55 ;
-  reg \$56 ;
+  reg \$51 ;
+  reg [15:0] \$52 ;
+  reg \$53 ;
+  reg [15:0] \$54 ;
+  reg \$55 ;
+  reg [15:0] \$56 ;
   reg \$57 ;
   reg \$58 ;
   reg \$59 ;
   wire \$6 ;
   reg \$60 ;
-  reg [3:0] \$61 ;
-  wire [3:0] \$62 ;
-  wire [4:0] \$63 ;
-  wire [3:0] \$64 ;
-  wire \$65 ;
-  wire [31:0] \$66 ;
-  wire [29:0] \$67 ;
-  wire [72:0] \$68 ;
+  reg \$61 ;
+  reg [3:0] \$62 ;
+  wire [3:0] \$63 ;
+  wire [4:0] \$64 ;
+  wire [3:0] \$65 ;
+  wire \$66 ;
+  wire [31:0] \$67 ;
+  wire [29:0] \$68 ;
+  wire [72:0] \$69 ;
   wire \$7 ;
   wire \$8 ;
   wire \$9 ;
-  wire [6:0] \$90 ;
+  wire [6:0] \$91 ;
   wire [134:0] a__payload;
   wire [31:0] \a__payload.address ;
   wire [63:0] \a__payload.data ;
@@ -212,9 +213,10 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire burst__ready;
   wire burst__valid;
   wire [3:0] busy;
-  wire [3:0] \busy$347 ;
-  wire [3:0] \busy$348 ;
+  wire [3:0] \busy$349 ;
   wire [3:0] \busy$350 ;
+  wire [3:0] \busy$351 ;
+  wire [3:0] \busy$353 ;
   wire [3:0] bytes;
   wire [88:0] clear__payload;
   wire [88:0] \clear__payload$329 ;
@@ -269,7 +271,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \clear__valid$336 ;
   wire \clear__valid$339 ;
   wire clear_marks;
-  wire \clear_marks$362 ;
+  wire \clear_marks$365 ;
   input clk;
   wire clk;
   wire [1:0] command_done__payload;
@@ -367,7 +369,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire credit;
   wire \credit$160 ;
   wire [23:0] cycle;
-  wire [23:0] \cycle$360 ;
+  wire [23:0] \cycle$363 ;
   wire [67:0] data__payload;
   wire [63:0] \data__payload.data ;
   wire \data__payload.error ;
@@ -461,6 +463,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [2:0] \end[0] ;
   wire [1:0] \end[0].plan ;
   wire \end[0].valid ;
+  wire [1:0] ended__payload;
+  wire [1:0] \ended__payload.plan ;
+  wire ended__valid;
   wire [67:0] error__0__payload;
   wire [31:0] \error__0__payload.address ;
   wire [3:0] \error__0__payload.cause ;
@@ -582,22 +587,22 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \error__valid$223 ;
   wire \error__valid$227 ;
   wire [37:0] events;
-  wire [13:0] \events$368 ;
-  wire [3:0] \events$368.read_bytes ;
-  wire \events$368.read_stall ;
-  wire [3:0] \events$368.remote_bytes ;
-  wire [3:0] \events$368.write_bytes ;
-  wire \events$368.write_stall ;
-  wire [7:0] \events$369 ;
-  wire [3:0] \events$369.store_bytes ;
-  wire [3:0] \events$369.update_bytes ;
-  wire [5:0] \events$371 ;
-  wire \events$371.access ;
-  wire \events$371.communication_issue ;
-  wire \events$371.communication_stall ;
-  wire \events$371.compute_issue ;
-  wire \events$371.compute_stall ;
-  wire \events$371.forced ;
+  wire [13:0] \events$371 ;
+  wire [3:0] \events$371.read_bytes ;
+  wire \events$371.read_stall ;
+  wire [3:0] \events$371.remote_bytes ;
+  wire [3:0] \events$371.write_bytes ;
+  wire \events$371.write_stall ;
+  wire [7:0] \events$372 ;
+  wire [3:0] \events$372.store_bytes ;
+  wire [3:0] \events$372.update_bytes ;
+  wire [5:0] \events$374 ;
+  wire \events$374.access ;
+  wire \events$374.communication_issue ;
+  wire \events$374.communication_stall ;
+  wire \events$374.compute_issue ;
+  wire \events$374.compute_stall ;
+  wire \events$374.forced ;
   wire \events.commands_fired ;
   wire \events.commits ;
   wire \events.communication_queue_stall ;
@@ -635,11 +640,11 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire fire__valid;
   wire \fire__valid$286 ;
   wire [23:0] first_read__payload;
-  wire [23:0] \first_read__payload$364 ;
-  wire [23:0] \first_read__payload$364.stamp ;
+  wire [23:0] \first_read__payload$367 ;
+  wire [23:0] \first_read__payload$367.stamp ;
   wire [23:0] \first_read__payload.stamp ;
   wire first_read__valid;
-  wire \first_read__valid$366 ;
+  wire \first_read__valid$369 ;
   wire [51:0] full__payload;
   wire [51:0] \full__payload$277 ;
   wire [15:0] \full__payload$277.command ;
@@ -1225,7 +1230,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   input s_axil_wvalid;
   wire s_axil_wvalid;
   wire stall;
-  wire \stall$373 ;
+  wire \stall$376 ;
   wire [5:0] start;
   wire [2:0] \start$344 ;
   wire [2:0] \start$344[0] ;
@@ -1240,13 +1245,13 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [15:0] starvation_limit;
   wire [15:0] \starvation_limit$165 ;
   wire [31:0] state;
-  wire [31:0] \state$356 ;
+  wire [31:0] \state$359 ;
   wire state_done;
-  wire \state_done$358 ;
+  wire \state_done$361 ;
   wire [9:0] state_index;
-  wire [9:0] \state_index$352 ;
+  wire [9:0] \state_index$355 ;
   wire state_start;
-  wire \state_start$354 ;
+  wire \state_start$357 ;
   wire [167:0] status;
   wire [167:0] \status$179 ;
   wire [41:0] \status$179[0] ;
@@ -1413,6 +1418,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \w__valid$127 ;
   wire \w__valid$148 ;
   wire wanted;
+  assign fire__ready = \$7  | \$9 ;
   assign \$10  = ~ \done$332 [0];
   assign clear__valid = \clear__valid$331  & \$10 ;
   assign \$11  = \done$332 [0] | clear__ready;
@@ -1433,78 +1439,78 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \$23  = \$21  & \$22 ;
   assign \$24  = \commit__valid$273  & commit__payload[43];
   assign \$25  = fire__valid & \fire__ready$289 ;
-  assign \$26  = \busy$347  | \busy$348 ;
-  assign \$27  = \$26  | queued;
-  assign busy = \$27  | \busy$350 ;
-  assign \$28  = a__valid & packet__ready;
-  assign \$29  = \$28  & \$68 [72];
-  assign \$30  = link_tx_tvalid & link_tx_tready;
-  assign \$31  = link_rx_tvalid & link_rx_tready;
-  assign \$32  = fire__valid & \fire__ready$289 ;
-  assign \$33  = s_axi_wvalid & s_axi_wready;
-  assign \$34  = producer__valid & remote__ready;
-  assign \$35  = ! commit__payload[1:0];
-  assign \$36  = \commit__valid$273  & \$35 ;
-  assign \$37  = commit__payload[1:0] == 1'h1;
-  assign \$38  = \commit__valid$273  & \$37 ;
-  assign \$39  = fire__valid & \fire__ready$289 ;
-  assign \$40  = block__valid & block__ready;
-  assign \$41  = a__valid & packet__ready;
-  assign \$42  = link_tx_tvalid & link_tx_tready;
-  assign \$43  = link_rx_tvalid & link_rx_tready;
+  assign \$26  = \busy$349  | \busy$350 ;
+  assign \$27  = \$26  | \busy$351 ;
+  assign \$28  = \$27  | queued;
+  assign busy = \$28  | \busy$353 ;
+  assign \$29  = a__valid & packet__ready;
+  assign \$30  = \$29  & \$69 [72];
+  assign \$31  = link_tx_tvalid & link_tx_tready;
+  assign \$32  = link_rx_tvalid & link_rx_tready;
+  assign \$33  = fire__valid & \fire__ready$289 ;
+  assign \$34  = s_axi_wvalid & s_axi_wready;
+  assign \$35  = producer__valid & remote__ready;
+  assign \$36  = ! commit__payload[1:0];
+  assign \$37  = \commit__valid$273  & \$36 ;
+  assign \$38  = commit__payload[1:0] == 1'h1;
+  assign \$39  = \commit__valid$273  & \$38 ;
+  assign \$40  = fire__valid & \fire__ready$289 ;
+  assign \$41  = block__valid & block__ready;
+  assign \$42  = a__valid & packet__ready;
+  assign \$43  = link_tx_tvalid & link_tx_tready;
+  assign \$44  = link_rx_tvalid & link_rx_tready;
   always @(posedge clk)
-    \done$332  <= \$44 ;
+    \done$332  <= \$45 ;
   always @(posedge clk)
-    trace_producer_beat <= \$45 ;
+    trace_producer_beat <= \$46 ;
   always @(posedge clk)
-    trace_remote_beat <= \$46 ;
+    trace_remote_beat <= \$47 ;
   always @(posedge clk)
-    trace_commit_local <= \$47 ;
+    trace_commit_local <= \$48 ;
   always @(posedge clk)
-    trace_commit_incoming <= \$48 ;
+    trace_commit_incoming <= \$49 ;
   always @(posedge clk)
-    trace_memory <= \$49 ;
+    trace_memory <= \$50 ;
   always @(posedge clk)
-    trace_full <= \$50 ;
+    trace_full <= \$51 ;
   always @(posedge clk)
-    trace_full_slot <= \$51 ;
+    trace_full_slot <= \$52 ;
   always @(posedge clk)
-    trace_fire <= \$52 ;
+    trace_fire <= \$53 ;
   always @(posedge clk)
-    trace_fire_first <= \$53 ;
+    trace_fire_first <= \$54 ;
   always @(posedge clk)
-    trace_block <= \$54 ;
+    trace_block <= \$55 ;
   always @(posedge clk)
-    trace_block_wg <= \$55 ;
+    trace_block_wg <= \$56 ;
   always @(posedge clk)
-    trace_first_read <= \$56 ;
+    trace_first_read <= \$57 ;
   always @(posedge clk)
-    trace_dma_beat <= \$57 ;
+    trace_dma_beat <= \$58 ;
   always @(posedge clk)
-    trace_command_done <= \$58 ;
+    trace_command_done <= \$59 ;
   always @(posedge clk)
-    trace_tx <= \$59 ;
+    trace_tx <= \$60 ;
   always @(posedge clk)
-    trace_rx <= \$60 ;
+    trace_rx <= \$61 ;
   always @(posedge clk)
-    trace_done <= \$61 ;
+    trace_done <= \$62 ;
   assign \$1  = ! \read__payload$264 [1:0];
   assign \read__valid$266  = \read__valid$267  & \$1 ;
   assign \$2  = \read__payload$264 [1:0] == 2'h2;
   assign data__valid = \read__valid$267  & \$2 ;
   assign \$3  = ! commit__payload[1:0];
   assign commit__valid = \commit__valid$273  & \$3 ;
-  assign \$90  = fire__payload[1:0] * 5'h19;
-  assign \$4  = plans >> \$90 ;
+  assign \$91  = fire__payload[1:0] * 5'h19;
+  assign \$4  = plans >> \$91 ;
   assign \$5  = \fire__valid$286  & \$4 [0];
   assign \$6  = ~ hold;
   assign fire__valid = \$5  & \$6 ;
   assign \$7  = ~ \$4 [0];
   assign \$8  = ~ hold;
   assign \$9  = \fire__ready$289  & \$8 ;
-  assign fire__ready = \$7  | \$9 ;
   \t3_node_axi.commands  commands (
-    .busy(\busy$350 ),
+    .busy(\busy$353 ),
     .clk(clk),
     .\end (\end$345 ),
     .rst(rst),
@@ -1543,7 +1549,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .dma__ready(o__ready),
     .\error__payload$110 (error__2__payload),
     .\error__valid$108 (\error__valid$215 ),
-    .events(\events$371 ),
+    .events(\events$374 ),
     .i__0__payload(ingress__payload),
     .i__0__valid(ingress__valid),
     .i__1__payload(dma__payload),
@@ -1592,18 +1598,18 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .done__payload(block_done__payload),
     .done__valid(done__valid),
     .first_read__payload(first_read__payload),
-    .first_read__valid(\first_read__valid$366 ),
+    .first_read__valid(\first_read__valid$369 ),
     .\i__valid$27 (data__valid),
     .packet__ready(packet__ready),
     .packet__valid(a__valid),
-    .\port$5825$0 (\$66 ),
-    .\port$9970$0 (\$67 ),
-    .\port$9972$0 (\$68 ),
+    .\port$5831$0 (\$67 ),
+    .\port$9991$0 (\$68 ),
+    .\port$9993$0 (\$69 ),
     .read__payload(burst__payload),
     .read__ready(read__ready),
     .read__valid(burst__valid),
     .rst(rst),
-    .stall(\stall$373 )
+    .stall(\stall$376 )
   );
   \t3_node_axi.front_end  front_end (
     .block__payload(block__payload),
@@ -1620,6 +1626,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .doorbell_remote__payload(\b__payload$310 ),
     .doorbell_remote__ready(doorbell_remote__ready),
     .doorbell_remote__valid(\b__valid$314 ),
+    .ended__payload(ended__payload),
+    .ended__valid(ended__valid),
     .fire__payload(fire__payload),
     .fire__ready(\fire__ready$289 ),
     .fire__valid(fire__valid),
@@ -1630,11 +1638,12 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .table__valid(\table__valid$197 )
   );
   \t3_node_axi.ingress  ingress (
+    .busy(\busy$350 ),
     .clk(clk),
     .credit(link_rx_credit),
     .error__payload(error__1__payload),
     .error__valid(\error__valid$211 ),
-    .events(\events$369 ),
+    .events(\events$372 ),
     .hold_timeout(hold_timeout),
     .holding(holding),
     .holding_plan(holding_plan),
@@ -1659,9 +1668,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__payload(\dma__payload$316 ),
     .o__ready(\o__ready$318 ),
     .o__valid(\dma__valid$320 ),
-    .\port$5825$0 (\$66 ),
-    .\port$9970$0 (\$67 ),
-    .\port$9972$0 (\$68 ),
+    .\port$5831$0 (\$67 ),
+    .\port$9991$0 (\$68 ),
+    .\port$9993$0 (\$69 ),
     .rst(rst)
   );
   \t3_node_axi.plan_state  plan_state (
@@ -1693,8 +1702,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .b__payload(\b__payload$129 ),
     .b__ready(s_axi_bready),
     .b__valid(s_axi_bvalid),
-    .busy(\busy$347 ),
-    .bytes(\$64 ),
+    .busy(\busy$349 ),
+    .bytes(\$65 ),
     .clk(clk),
     .commit__payload(commit__payload),
     .commit__valid(commit__valid),
@@ -1705,8 +1714,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__ready(compute__ready),
     .\o__ready$50 (remote__ready),
     .plans(plans),
-    .\port$8577$0 (\$62 ),
-    .\port$8579$0 (\$63 ),
+    .\port$8588$0 (\$63 ),
+    .\port$8590$0 (\$64 ),
     .r__payload(\r__payload$135 ),
     .r__ready(s_axi_rready),
     .r__valid(s_axi_rvalid),
@@ -1715,7 +1724,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .remote__payload(producer__payload),
     .remote__valid(producer__valid),
     .rst(rst),
-    .stall(\$65 ),
+    .stall(\$66 ),
     .table__payload(table__payload),
     .table__valid(table__valid),
     .w__payload(\w__payload$126 ),
@@ -1779,7 +1788,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .w__valid(s_axil_wvalid)
   );
   \t3_node_axi.requests  requests (
-    .busy(\busy$348 ),
+    .busy(\busy$351 ),
     .clk(clk),
     .\end (\end ),
     .rst(rst),
@@ -1839,22 +1848,15 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$44  = \done$332 ;
+    \$45  = \done$332 ;
     if (\clear__valid$331 ) begin
-      \$44  = ready;
+      \$45  = ready;
       if (\clear__ready$341 ) begin
-        \$44  = 3'h0;
+        \$45  = 3'h0;
       end
     end
     if (rst) begin
-      \$44  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$45  = \$33 ;
-    if (rst) begin
-      \$45  = 1'h0;
+      \$45  = 3'h0;
     end
   end
   always @* begin
@@ -1866,91 +1868,91 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$47  = \$36 ;
+    \$47  = \$35 ;
     if (rst) begin
       \$47  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$48  = \$38 ;
+    \$48  = \$37 ;
     if (rst) begin
       \$48  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$49  = \events$371 [5];
+    \$49  = \$39 ;
     if (rst) begin
       \$49  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$50  = \full__valid$279 ;
+    \$50  = \events$374 [5];
     if (rst) begin
       \$50  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$51  = { 6'h00, full__payload[11:2] };
+    \$51  = \full__valid$279 ;
     if (rst) begin
-      \$51  = 16'h0000;
+      \$51  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$52  = \$39 ;
+    \$52  = { 6'h00, full__payload[11:2] };
     if (rst) begin
-      \$52  = 1'h0;
+      \$52  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$53  = { 6'h00, fire__payload[14:5] };
+    \$53  = \$40 ;
     if (rst) begin
-      \$53  = 16'h0000;
+      \$53  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$54  = \$40 ;
+    \$54  = { 6'h00, fire__payload[14:5] };
     if (rst) begin
-      \$54  = 1'h0;
+      \$54  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$55  = block__payload[194:179];
+    \$55  = \$41 ;
     if (rst) begin
-      \$55  = 16'h0000;
+      \$55  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$56  = \first_read__valid$366 ;
+    \$56  = block__payload[194:179];
     if (rst) begin
-      \$56  = 1'h0;
+      \$56  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$57  = \$41 ;
+    \$57  = \first_read__valid$369 ;
     if (rst) begin
       \$57  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$58  = \command_done__valid$303 ;
+    \$58  = \$42 ;
     if (rst) begin
       \$58  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$59  = \$42 ;
+    \$59  = \command_done__valid$303 ;
     if (rst) begin
       \$59  = 1'h0;
     end
@@ -1964,9 +1966,16 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$61  = plan_done;
+    \$61  = \$44 ;
     if (rst) begin
-      \$61  = 4'h0;
+      \$61  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
+    \$62  = plan_done;
+    if (rst) begin
+      \$62  = 4'h0;
     end
   end
   assign aw__payload = s_axil_awaddr;
@@ -2068,8 +2077,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \block__valid$295  = block__valid;
   assign done__payload = block_done__payload;
   assign \command_done__payload$301  = command_done__payload;
-  assign a__payload = { \$68 , \$66 , \$67  };
-  assign packet__payload = { \$68 , \$66 , \$67  };
+  assign a__payload = { \$69 , \$67 , \$68  };
+  assign packet__payload = { \$69 , \$67 , \$68  };
   assign a__ready = packet__ready;
   assign packet__valid = a__valid;
   assign doorbell_remote__payload = \b__payload$310 ;
@@ -2084,14 +2093,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \clear__payload$329  = clear__payload;
   assign \clear__payload$335  = clear__payload;
   assign \clear__payload$338  = clear__payload;
-  assign \state_index$352  = state_index;
-  assign \state_start$354  = state_start;
-  assign \state$356  = state;
-  assign \state_done$358  = state_done;
-  assign \cycle$360  = cycle;
-  assign \clear_marks$362  = clear_marks;
-  assign \first_read__payload$364  = first_read__payload;
-  assign \events$368  = { \$65 , \$63 , \$64 , \$62  };
+  assign \state_index$355  = state_index;
+  assign \state_start$357  = state_start;
+  assign \state$359  = state;
+  assign \state_done$361  = state_done;
+  assign \cycle$363  = cycle;
+  assign \clear_marks$365  = clear_marks;
+  assign \first_read__payload$367  = first_read__payload;
+  assign \events$371  = { \$66 , \$64 , \$65 , \$63  };
   assign s_axil_rdata = r__payload[31:0];
   assign s_axil_rresp = r__payload[33:32];
   assign s_axi_bid = \b__payload$129 [3:0];
@@ -2783,28 +2792,28 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \done__payload.error  = block_done__payload[3];
   assign \command_done__payload.plan  = command_done__payload;
   assign \command_done__payload$301.plan  = command_done__payload;
-  assign \a__payload.op  = \$67 [1:0];
-  assign \a__payload.dtype  = \$67 [3:2];
-  assign \a__payload.tracked  = \$67 [4];
-  assign \a__payload.plan  = \$67 [6:5];
-  assign \a__payload.epoch  = \$67 [10:7];
-  assign \a__payload.wg  = \$67 [26:11];
-  assign \a__payload.wf  = \$67 [29:27];
-  assign \a__payload.address  = \$66 ;
-  assign \a__payload.data  = \$68 [63:0];
-  assign \a__payload.strobe  = \$68 [71:64];
-  assign \a__payload.last  = \$68 [72];
-  assign \packet__payload.op  = \$67 [1:0];
-  assign \packet__payload.dtype  = \$67 [3:2];
-  assign \packet__payload.tracked  = \$67 [4];
-  assign \packet__payload.plan  = \$67 [6:5];
-  assign \packet__payload.epoch  = \$67 [10:7];
-  assign \packet__payload.wg  = \$67 [26:11];
-  assign \packet__payload.wf  = \$67 [29:27];
-  assign \packet__payload.address  = \$66 ;
-  assign \packet__payload.data  = \$68 [63:0];
-  assign \packet__payload.strobe  = \$68 [71:64];
-  assign \packet__payload.last  = \$68 [72];
+  assign \a__payload.op  = \$68 [1:0];
+  assign \a__payload.dtype  = \$68 [3:2];
+  assign \a__payload.tracked  = \$68 [4];
+  assign \a__payload.plan  = \$68 [6:5];
+  assign \a__payload.epoch  = \$68 [10:7];
+  assign \a__payload.wg  = \$68 [26:11];
+  assign \a__payload.wf  = \$68 [29:27];
+  assign \a__payload.address  = \$67 ;
+  assign \a__payload.data  = \$69 [63:0];
+  assign \a__payload.strobe  = \$69 [71:64];
+  assign \a__payload.last  = \$69 [72];
+  assign \packet__payload.op  = \$68 [1:0];
+  assign \packet__payload.dtype  = \$68 [3:2];
+  assign \packet__payload.tracked  = \$68 [4];
+  assign \packet__payload.plan  = \$68 [6:5];
+  assign \packet__payload.epoch  = \$68 [10:7];
+  assign \packet__payload.wg  = \$68 [26:11];
+  assign \packet__payload.wf  = \$68 [29:27];
+  assign \packet__payload.address  = \$67 ;
+  assign \packet__payload.data  = \$69 [63:0];
+  assign \packet__payload.strobe  = \$69 [71:64];
+  assign \packet__payload.last  = \$69 [72];
   assign \b__payload$310.op  = \b__payload$310 [1:0];
   assign \b__payload$310.dtype  = \b__payload$310 [3:2];
   assign \b__payload$310.tracked  = \b__payload$310 [4];
@@ -2926,8 +2935,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \end$345[0]  = \end$345 ;
   assign \end$345[0].valid  = \end$345 [0];
   assign \end$345[0].plan  = \end$345 [2:1];
+  assign \ended__payload.plan  = ended__payload;
   assign \first_read__payload.stamp  = first_read__payload;
-  assign \first_read__payload$364.stamp  = first_read__payload;
+  assign \first_read__payload$367.stamp  = first_read__payload;
   assign \events.producer_read_bytes  = events[3:0];
   assign \events.producer_write_bytes  = events[7:4];
   assign \events.remote_write_bytes  = events[11:8];
@@ -2948,19 +2958,19 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \events.forced_accesses  = events[35];
   assign \events.tiles_full  = events[36];
   assign \events.commands_fired  = events[37];
-  assign \events$368.write_bytes  = \$62 ;
-  assign \events$368.read_bytes  = \$64 ;
-  assign \events$368.remote_bytes  = \$63 [3:0];
-  assign \events$368.write_stall  = \$63 [4];
-  assign \events$368.read_stall  = \$65 ;
-  assign \events$369.update_bytes  = \events$369 [3:0];
-  assign \events$369.store_bytes  = \events$369 [7:4];
-  assign \events$371.compute_issue  = \events$371 [0];
-  assign \events$371.communication_issue  = \events$371 [1];
-  assign \events$371.compute_stall  = \events$371 [2];
-  assign \events$371.communication_stall  = \events$371 [3];
-  assign \events$371.forced  = \events$371 [4];
-  assign \events$371.access  = \events$371 [5];
+  assign \events$371.write_bytes  = \$63 ;
+  assign \events$371.read_bytes  = \$65 ;
+  assign \events$371.remote_bytes  = \$64 [3:0];
+  assign \events$371.write_stall  = \$64 [4];
+  assign \events$371.read_stall  = \$66 ;
+  assign \events$372.update_bytes  = \events$372 [3:0];
+  assign \events$372.store_bytes  = \events$372 [7:4];
+  assign \events$374.compute_issue  = \events$374 [0];
+  assign \events$374.communication_issue  = \events$374 [1];
+  assign \events$374.compute_stall  = \events$374 [2];
+  assign \events$374.communication_stall  = \events$374 [3];
+  assign \events$374.forced  = \events$374 [4];
+  assign \events$374.access  = \events$374 [5];
   assign \levels.tracker_occupancy  = levels[8:0];
   assign \levels.tracker_high_water  = levels[17:9];
   assign \levels.overflow_occupancy  = levels[28:18];
@@ -2969,28 +2979,28 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign levels[28:18] = overflow_occupancy;
   assign levels[17:9] = high_water;
   assign levels[8:0] = occupancy;
-  assign events[37] = \$32 ;
+  assign events[37] = \$33 ;
   assign events[36] = \full__valid$279 ;
-  assign events[35] = \events$371 [4];
-  assign events[34] = \events$371 [5];
-  assign events[33] = \$31 ;
-  assign events[32] = \$30 ;
-  assign events[31] = \stall$373 ;
+  assign events[35] = \events$374 [4];
+  assign events[34] = \events$374 [5];
+  assign events[33] = \$32 ;
+  assign events[32] = \$31 ;
+  assign events[31] = \stall$376 ;
   assign events[30] = stall;
-  assign events[29] = \events$371 [3];
-  assign events[28] = \events$371 [2];
-  assign events[27] = \$65 ;
-  assign events[26] = \$63 [4];
+  assign events[29] = \events$374 [3];
+  assign events[28] = \events$374 [2];
+  assign events[27] = \$66 ;
+  assign events[26] = \$64 [4];
   assign events[25] = \commit__valid$273 ;
-  assign events[24] = \$29 ;
+  assign events[24] = \$30 ;
   assign events[23:20] = bytes;
-  assign events[19:16] = \events$369 [7:4];
-  assign events[15:12] = \events$369 [3:0];
-  assign events[11:8] = \$63 [3:0];
-  assign events[7:4] = \$62 ;
-  assign events[3:0] = \$64 ;
-  assign \end$345 [2:1] = command_done__payload;
-  assign \end$345 [0] = \command_done__valid$303 ;
+  assign events[19:16] = \events$372 [7:4];
+  assign events[15:12] = \events$372 [3:0];
+  assign events[11:8] = \$64 [3:0];
+  assign events[7:4] = \$63 ;
+  assign events[3:0] = \$65 ;
+  assign \end$345 [2:1] = ended__payload;
+  assign \end$345 [0] = ended__valid;
   assign \start$344 [2:1] = fire__payload[1:0];
   assign \start$344 [0] = \$25 ;
   assign \end [2:1] = commit__payload[45:44];
@@ -3045,7 +3055,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \full__valid$281  = \full__valid$279 ;
   assign block_done__valid = done__valid;
   assign command_done__valid = \command_done__valid$303 ;
-  assign first_read__valid = \first_read__valid$366 ;
+  assign first_read__valid = \first_read__valid$369 ;
 endmodule
 
 module \t3_node_axi.commands (rst, start, \end , busy, clk);
@@ -19143,7 +19153,7 @@ module \t3_node_axi.egress.merge (rst, o__ready, a__valid, a__payload, o__valid,
   assign \b__payload.last  = b__payload[134];
 endmodule
 
-module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$5825$0 , stall, read__ready, packet__ready, data__payload, block__payload, read__payload, \port$9970$0 , \port$9972$0 , first_read__payload, packet__valid, done__valid, done__payload, clk
+module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$5831$0 , stall, read__ready, packet__ready, data__payload, block__payload, read__payload, \port$9991$0 , \port$9993$0 , first_read__payload, packet__valid, done__valid, done__payload, clk
 );
   reg \$auto$verilog_backend.cc:2355:dump_module$36 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$36 <= 1'b0;
@@ -19427,14 +19437,14 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
   wire packet__ready;
   output packet__valid;
   reg packet__valid = 1'h0;
-  output [31:0] \port$5825$0 ;
-  wire [31:0] \port$5825$0 ;
+  output [31:0] \port$5831$0 ;
+  wire [31:0] \port$5831$0 ;
   (* init = 30'h00000000 *)
-  output [29:0] \port$9970$0 ;
-  wire [29:0] \port$9970$0 ;
+  output [29:0] \port$9991$0 ;
+  wire [29:0] \port$9991$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$9972$0 ;
-  wire [72:0] \port$9972$0 ;
+  output [72:0] \port$9993$0 ;
+  wire [72:0] \port$9993$0 ;
   reg [3:0] position = 4'h0;
   output [35:0] read__payload;
   wire [35:0] read__payload;
@@ -19860,9 +19870,9 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
   assign data__valid = \i__valid$27 ;
   assign \end  = \$34 [2:0];
   assign packet__payload = { \$109 , \$36 , \$107  };
-  assign \port$5825$0  = \$36 ;
-  assign \port$9970$0  = \$107 ;
-  assign \port$9972$0  = \$109 ;
+  assign \port$5831$0  = \$36 ;
+  assign \port$9991$0  = \$107 ;
+  assign \port$9993$0  = \$109 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -20339,14 +20349,14 @@ module \t3_node_axi.engine.descriptions (rst, i__valid, o__ready, i__ready, o__v
   assign \read__data.wf  = o__payload[72:70];
 endmodule
 
-module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid, fire__payload, fire__ready, block__valid, doorbell_local__valid, doorbell_remote__valid, block__ready, doorbell_local__ready, doorbell_remote__ready, plans, interrupt, command_done__valid, command_done__payload, block__payload, doorbell_local__payload, doorbell_remote__payload, block_done__payload, table__payload
-, clk);
+module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid, fire__payload, fire__ready, block__valid, doorbell_local__valid, doorbell_remote__valid, block__ready, doorbell_local__ready, doorbell_remote__ready, plans, interrupt, command_done__valid, command_done__payload, ended__valid, ended__payload, block__payload, doorbell_local__payload, doorbell_remote__payload
+, block_done__payload, table__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$39 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$39 <= 1'b0;
   wire \$1 ;
   wire [11:0] \$10 ;
   wire \$11 ;
-  wire [6:0] \$111 ;
+  wire [6:0] \$114 ;
   wire \$12 ;
   wire \$13 ;
   wire \$14 ;
@@ -20436,6 +20446,9 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   reg [1:0] \$90 ;
   reg \$91 ;
   reg [1:0] \$92 ;
+  reg \$93 ;
+  reg \$94 ;
+  reg [1:0] \$95 ;
   wire advance;
   wire [55:0] ahead;
   wire [3:0] \ahead.epoch ;
@@ -20536,8 +20549,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   wire doorbell_remote__ready;
   output doorbell_remote__valid;
   wire doorbell_remote__valid;
+  output [1:0] ended__payload;
+  reg [1:0] ended__payload = 2'h0;
+  wire [1:0] \ended__payload.plan ;
+  output ended__valid;
+  reg ended__valid = 1'h0;
   reg failed = 1'h0;
   wire finish;
+  reg finishing = 1'h0;
   input [49:0] fire__payload;
   wire [49:0] fire__payload;
   wire [10:0] \fire__payload.count ;
@@ -20561,17 +20580,17 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   wire [23:0] \held.stamp ;
   reg holding = 1'h0;
   wire i__payload;
-  wire [12:0] \i__payload$94 ;
-  wire \i__payload$94.doorbell ;
-  wire [3:0] \i__payload$94.epoch ;
-  wire \i__payload$94.interrupt ;
-  wire \i__payload$94.moves ;
-  wire [1:0] \i__payload$94.plan ;
-  wire \i__payload$94.remote ;
-  wire [2:0] \i__payload$94.route ;
+  wire [12:0] \i__payload$97 ;
+  wire \i__payload$97.doorbell ;
+  wire [3:0] \i__payload$97.epoch ;
+  wire \i__payload$97.interrupt ;
+  wire \i__payload$97.moves ;
+  wire [1:0] \i__payload$97.plan ;
+  wire \i__payload$97.remote ;
+  wire [2:0] \i__payload$97.route ;
   wire i__ready;
   wire i__valid;
-  wire \i__valid$95 ;
+  wire \i__valid$98 ;
   wire [55:0] incoming;
   wire [3:0] \incoming.epoch ;
   wire \incoming.first ;
@@ -20586,7 +20605,7 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   reg interrupting = 1'h0;
   wire last;
   wire [12:0] o__payload;
-  wire \o__payload$108 ;
+  wire \o__payload$111 ;
   wire \o__payload.doorbell ;
   wire [3:0] \o__payload.epoch ;
   wire \o__payload.interrupt ;
@@ -20595,9 +20614,9 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   wire \o__payload.remote ;
   wire [2:0] \o__payload.route ;
   wire o__ready;
-  wire \o__ready$114 ;
+  wire \o__ready$117 ;
   wire o__valid;
-  wire \o__valid$107 ;
+  wire \o__valid$110 ;
   wire over;
   reg [1:0] plan = 2'h0;
   input [99:0] plans;
@@ -20623,38 +20642,38 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   wire [9:0] \plans[3].first_tile ;
   wire [9:0] \plans[3].last_tile ;
   wire [9:0] read__addr;
-  wire [2:0] \read__addr$104 ;
-  wire [9:0] \read__addr$41 ;
-  wire [9:0] \read__addr$46 ;
-  wire [9:0] \read__addr$51 ;
-  wire [2:0] \read__addr$56 ;
-  wire [2:0] \read__addr$61 ;
-  wire [2:0] \read__addr$66 ;
-  wire [2:0] \read__addr$71 ;
-  wire [2:0] \read__addr$76 ;
-  wire [2:0] \read__addr$99 ;
+  wire [2:0] \read__addr$102 ;
+  wire [2:0] \read__addr$107 ;
+  wire [9:0] \read__addr$44 ;
+  wire [9:0] \read__addr$49 ;
+  wire [9:0] \read__addr$54 ;
+  wire [2:0] \read__addr$59 ;
+  wire [2:0] \read__addr$64 ;
+  wire [2:0] \read__addr$69 ;
+  wire [2:0] \read__addr$74 ;
+  wire [2:0] \read__addr$79 ;
   wire [31:0] read__data;
-  wire [31:0] \read__data$117 ;
-  wire [31:0] \read__data$118 ;
-  wire [31:0] \read__data$85 ;
-  wire [31:0] \read__data$86 ;
-  wire [15:0] \read__data$87 ;
+  wire [31:0] \read__data$120 ;
+  wire [31:0] \read__data$121 ;
   wire [31:0] \read__data$88 ;
   wire [31:0] \read__data$89 ;
-  wire [31:0] \read__data$90 ;
-  wire [8:0] \read__data$91 ;
-  wire [2:0] \read__data$92 ;
+  wire [15:0] \read__data$90 ;
+  wire [31:0] \read__data$91 ;
+  wire [31:0] \read__data$92 ;
+  wire [31:0] \read__data$93 ;
+  wire [8:0] \read__data$94 ;
+  wire [2:0] \read__data$95 ;
   wire read__en;
-  wire \read__en$100 ;
-  wire \read__en$105 ;
-  wire \read__en$42 ;
-  wire \read__en$47 ;
-  wire \read__en$52 ;
-  wire \read__en$57 ;
-  wire \read__en$62 ;
-  wire \read__en$67 ;
-  wire \read__en$72 ;
-  wire \read__en$77 ;
+  wire \read__en$103 ;
+  wire \read__en$108 ;
+  wire \read__en$45 ;
+  wire \read__en$50 ;
+  wire \read__en$55 ;
+  wire \read__en$60 ;
+  wire \read__en$65 ;
+  wire \read__en$70 ;
+  wire \read__en$75 ;
+  wire \read__en$80 ;
   reg ringing = 1'h0;
   wire room;
   input rst;
@@ -20671,45 +20690,45 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   wire table__valid;
   reg valid = 1'h0;
   wire [9:0] write__addr;
-  wire [2:0] \write__addr$101 ;
-  wire [9:0] \write__addr$38 ;
-  wire [9:0] \write__addr$43 ;
-  wire [9:0] \write__addr$48 ;
-  wire [2:0] \write__addr$53 ;
-  wire [2:0] \write__addr$58 ;
-  wire [2:0] \write__addr$63 ;
-  wire [2:0] \write__addr$68 ;
-  wire [2:0] \write__addr$73 ;
-  wire [2:0] \write__addr$96 ;
+  wire [2:0] \write__addr$104 ;
+  wire [9:0] \write__addr$41 ;
+  wire [9:0] \write__addr$46 ;
+  wire [9:0] \write__addr$51 ;
+  wire [2:0] \write__addr$56 ;
+  wire [2:0] \write__addr$61 ;
+  wire [2:0] \write__addr$66 ;
+  wire [2:0] \write__addr$71 ;
+  wire [2:0] \write__addr$76 ;
+  wire [2:0] \write__addr$99 ;
   wire [2:0] write__data;
-  wire [31:0] \write__data$102 ;
-  wire [15:0] \write__data$39 ;
-  wire [31:0] \write__data$44 ;
-  wire [31:0] \write__data$49 ;
-  wire [8:0] \write__data$54 ;
-  wire [31:0] \write__data$59 ;
-  wire [31:0] \write__data$64 ;
-  wire [31:0] \write__data$69 ;
-  wire [31:0] \write__data$74 ;
-  wire [31:0] \write__data$97 ;
+  wire [31:0] \write__data$100 ;
+  wire [31:0] \write__data$105 ;
+  wire [15:0] \write__data$42 ;
+  wire [31:0] \write__data$47 ;
+  wire [31:0] \write__data$52 ;
+  wire [8:0] \write__data$57 ;
+  wire [31:0] \write__data$62 ;
+  wire [31:0] \write__data$67 ;
+  wire [31:0] \write__data$72 ;
+  wire [31:0] \write__data$77 ;
   wire write__en;
-  wire \write__en$103 ;
-  wire \write__en$40 ;
-  wire \write__en$45 ;
-  wire \write__en$50 ;
-  wire \write__en$55 ;
-  wire \write__en$60 ;
-  wire \write__en$65 ;
-  wire \write__en$70 ;
-  wire \write__en$75 ;
-  wire \write__en$98 ;
+  wire \write__en$101 ;
+  wire \write__en$106 ;
+  wire \write__en$43 ;
+  wire \write__en$48 ;
+  wire \write__en$53 ;
+  wire \write__en$58 ;
+  wire \write__en$63 ;
+  wire \write__en$68 ;
+  wire \write__en$73 ;
+  wire \write__en$78 ;
   reg [8:0] route_0 [7:0];
 `ifndef SYNTHESIS
   integer route_0_word;
   initial for (route_0_word = 0; route_0_word <= 7; route_0_word = route_0_word + 1) route_0 [route_0_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$55 )
+    if (\write__en$58 )
       route_0[table__payload[5:3]] <= table__payload[31:23];
   end
   reg [8:0] _0_;
@@ -20721,14 +20740,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
       _0_ <= route_0[ahead[8:6]];
     end
   end
-  assign \read__data$91  = _0_;
+  assign \read__data$94  = _0_;
   reg [31:0] route_1 [7:0];
 `ifndef SYNTHESIS
   integer route_1_word;
   initial for (route_1_word = 0; route_1_word <= 7; route_1_word = route_1_word + 1) route_1 [route_1_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$60 )
+    if (\write__en$63 )
       route_1[table__payload[5:3]] <= table__payload[54:23];
   end
   reg [31:0] _1_;
@@ -20747,7 +20766,7 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   initial for (route_3_word = 0; route_3_word <= 7; route_3_word = route_3_word + 1) route_3 [route_3_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$65 )
+    if (\write__en$68 )
       route_3[table__payload[5:3]] <= table__payload[54:23];
   end
   reg [31:0] _2_;
@@ -20759,14 +20778,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
       _2_ <= route_3[ahead[8:6]];
     end
   end
-  assign \read__data$86  = _2_;
+  assign \read__data$89  = _2_;
   reg [31:0] route_5 [7:0];
 `ifndef SYNTHESIS
   integer route_5_word;
   initial for (route_5_word = 0; route_5_word <= 7; route_5_word = route_5_word + 1) route_5 [route_5_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$70 )
+    if (\write__en$73 )
       route_5[table__payload[5:3]] <= table__payload[54:23];
   end
   reg [31:0] _3_;
@@ -20778,14 +20797,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
       _3_ <= route_5[ahead[8:6]];
     end
   end
-  assign \read__data$89  = _3_;
+  assign \read__data$92  = _3_;
   reg [31:0] route_6 [7:0];
 `ifndef SYNTHESIS
   integer route_6_word;
   initial for (route_6_word = 0; route_6_word <= 7; route_6_word = route_6_word + 1) route_6 [route_6_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$75 )
+    if (\write__en$78 )
       route_6[table__payload[5:3]] <= table__payload[54:23];
   end
   reg [31:0] _4_;
@@ -20797,14 +20816,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
       _4_ <= route_6[ahead[8:6]];
     end
   end
-  assign \read__data$90  = _4_;
+  assign \read__data$93  = _4_;
   reg [31:0] route_7 [7:0];
 `ifndef SYNTHESIS
   integer route_7_word;
   initial for (route_7_word = 0; route_7_word <= 7; route_7_word = route_7_word + 1) route_7 [route_7_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$98 )
+    if (\write__en$101 )
       route_7[table__payload[5:3]] <= table__payload[54:23];
   end
   reg [31:0] _5_;
@@ -20814,14 +20833,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   always @(posedge clk) begin
     _5_ <= route_7[o__payload[8:6]];
   end
-  assign \read__data$117  = _5_;
+  assign \read__data$120  = _5_;
   reg [31:0] route_9 [7:0];
 `ifndef SYNTHESIS
   integer route_9_word;
   initial for (route_9_word = 0; route_9_word <= 7; route_9_word = route_9_word + 1) route_9 [route_9_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$103 )
+    if (\write__en$106 )
       route_9[table__payload[5:3]] <= table__payload[54:23];
   end
   reg [31:0] _6_;
@@ -20831,7 +20850,7 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   always @(posedge clk) begin
     _6_ <= route_9[o__payload[8:6]];
   end
-  assign \read__data$118  = _6_;
+  assign \read__data$121  = _6_;
   reg [2:0] tile_0 [1023:0];
 `ifndef SYNTHESIS
   integer tile_0_word;
@@ -20850,14 +20869,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
       _7_ <= tile_0[ahead[18:9]];
     end
   end
-  assign \read__data$92  = _7_;
+  assign \read__data$95  = _7_;
   reg [15:0] tile_1 [1023:0];
 `ifndef SYNTHESIS
   integer tile_1_word;
   initial for (tile_1_word = 0; tile_1_word <= 1023; tile_1_word = tile_1_word + 1) tile_1 [tile_1_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$40 )
+    if (\write__en$43 )
       tile_1[table__payload[12:3]] <= table__payload[54:39];
   end
   reg [15:0] _8_;
@@ -20869,14 +20888,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
       _8_ <= tile_1[ahead[18:9]];
     end
   end
-  assign \read__data$87  = _8_;
+  assign \read__data$90  = _8_;
   reg [31:0] tile_2 [1023:0];
 `ifndef SYNTHESIS
   integer tile_2_word;
   initial for (tile_2_word = 0; tile_2_word <= 1023; tile_2_word = tile_2_word + 1) tile_2 [tile_2_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$45 )
+    if (\write__en$48 )
       tile_2[table__payload[12:3]] <= table__payload[54:23];
   end
   reg [31:0] _9_;
@@ -20888,14 +20907,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
       _9_ <= tile_2[ahead[18:9]];
     end
   end
-  assign \read__data$88  = _9_;
+  assign \read__data$91  = _9_;
   reg [31:0] tile_3 [1023:0];
 `ifndef SYNTHESIS
   integer tile_3_word;
   initial for (tile_3_word = 0; tile_3_word <= 1023; tile_3_word = tile_3_word + 1) tile_3 [tile_3_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$50 )
+    if (\write__en$53 )
       tile_3[table__payload[12:3]] <= table__payload[54:23];
   end
   reg [31:0] _10_;
@@ -20907,7 +20926,10 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
       _10_ <= tile_3[ahead[18:9]];
     end
   end
-  assign \read__data$85  = _10_;
+  assign \read__data$88  = _10_;
+  assign \$5  = ~ advance;
+  assign \$6  = | ahead[29:19];
+  assign \$7  = \$5  | \$6 ;
   assign \$8  = ahead_valid & \$7 ;
   assign \$9  = ahead[18:9] + 1'h1;
   assign \$10  = ahead[29:19] - 1'h1;
@@ -20919,8 +20941,8 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign \$16  = finish & good;
   assign \$17  = finish & good;
   assign \$18  = \$17  & o__payload[12];
-  assign \$111  = fire__payload[1:0] * 5'h19;
-  assign \$19  = plans >> \$111 ;
+  assign \$114  = fire__payload[1:0] * 5'h19;
+  assign \$19  = plans >> \$114 ;
   assign \$20  = dma >> fire__payload[4:2];
   assign \$21  = | fire__payload[25:15];
   assign \$22  = \$20  & \$21 ;
@@ -20938,35 +20960,35 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign \$29  = table__payload[2:0] == 3'h4;
   assign \$30  = table__valid & \$29 ;
   assign \$31  = table__payload[22:19] == 1'h1;
-  assign \write__en$40  = \$30  & \$31 ;
+  assign \write__en$43  = \$30  & \$31 ;
   assign \$32  = table__payload[2:0] == 3'h4;
   assign \$33  = table__valid & \$32 ;
   assign \$34  = table__payload[22:19] == 2'h2;
-  assign \write__en$45  = \$33  & \$34 ;
+  assign \write__en$48  = \$33  & \$34 ;
   assign \$35  = table__payload[2:0] == 3'h4;
   assign \$36  = table__valid & \$35 ;
   assign \$37  = table__payload[22:19] == 2'h3;
-  assign \write__en$50  = \$36  & \$37 ;
+  assign \write__en$53  = \$36  & \$37 ;
   assign \$38  = table__payload[2:0] == 2'h2;
   assign \$39  = table__valid & \$38 ;
   assign \$40  = ! table__payload[22:19];
-  assign \write__en$55  = \$39  & \$40 ;
+  assign \write__en$58  = \$39  & \$40 ;
   assign \$41  = table__payload[2:0] == 2'h2;
   assign \$42  = table__valid & \$41 ;
   assign \$43  = table__payload[22:19] == 1'h1;
-  assign \write__en$60  = \$42  & \$43 ;
+  assign \write__en$63  = \$42  & \$43 ;
   assign \$44  = table__payload[2:0] == 2'h2;
   assign \$45  = table__valid & \$44 ;
   assign \$46  = table__payload[22:19] == 2'h3;
-  assign \write__en$65  = \$45  & \$46 ;
+  assign \write__en$68  = \$45  & \$46 ;
   assign \$47  = table__payload[2:0] == 2'h2;
   assign \$48  = table__valid & \$47 ;
   assign \$49  = table__payload[22:19] == 3'h5;
-  assign \write__en$70  = \$48  & \$49 ;
+  assign \write__en$73  = \$48  & \$49 ;
   assign \$50  = table__payload[2:0] == 2'h2;
   assign \$51  = table__valid & \$50 ;
   assign \$52  = table__payload[22:19] == 3'h6;
-  assign \write__en$75  = \$51  & \$52 ;
+  assign \write__en$78  = \$51  & \$52 ;
   assign last = ! current[29:19];
   assign \$53  = ~ last;
   assign room = i__ready | \$53 ;
@@ -20976,23 +20998,23 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign \$56  = ~ current[30];
   assign \$57  = block__ready | \$56 ;
   assign step = \$55  & \$57 ;
-  assign \$58  = read__data + \read__data$85 ;
-  assign \$59  = \read__data$86  + \read__data$85 ;
+  assign \$58  = read__data + \read__data$88 ;
+  assign \$59  = \read__data$89  + \read__data$88 ;
   assign i__valid = step & last;
-  assign \i__valid$95  = block_done__valid & block_done__payload[2];
+  assign \i__valid$98  = block_done__valid & block_done__payload[2];
   assign i__payload = failed | block_done__payload[3];
   assign \$60  = table__payload[2:0] == 2'h2;
   assign \$61  = table__valid & \$60 ;
   assign \$62  = table__payload[22:19] == 3'h7;
-  assign \write__en$98  = \$61  & \$62 ;
+  assign \write__en$101  = \$61  & \$62 ;
   assign \$63  = table__payload[2:0] == 2'h2;
   assign \$64  = table__valid & \$63 ;
   assign \$65  = table__payload[22:19] == 4'h9;
-  assign \write__en$103  = \$64  & \$65 ;
+  assign \write__en$106  = \$64  & \$65 ;
   assign \$66  = ~ o__payload[9];
-  assign \$67  = \o__valid$107  | \$66 ;
+  assign \$67  = \o__valid$110  | \$66 ;
   assign over = o__valid & \$67 ;
-  assign \$68  = o__payload[9] & \o__payload$108 ;
+  assign \$68  = o__payload[9] & \o__payload$111 ;
   assign good = ~ \$68 ;
   assign \$69  = ~ o__payload[11];
   assign doorbell_local__valid = ringing & \$69 ;
@@ -21003,12 +21025,12 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign \$72  = ~ \$71 ;
   assign \$73  = over & \$72 ;
   assign finish = rung | \$73 ;
-  assign \o__ready$114  = finish & o__payload[9];
-  assign \$75  = 4'hf << { \read__data$117 [2], 2'h0 };
-  assign \$77  = 4'hf << { \read__data$117 [2], 2'h0 };
+  assign \o__ready$117  = finish & o__payload[9];
+  assign \$75  = 4'hf << { \read__data$120 [2], 2'h0 };
+  assign \$77  = 4'hf << { \read__data$120 [2], 2'h0 };
   assign \$78  = valid | holding;
   assign \$79  = \$78  | o__valid;
-  assign \$80  = interrupting | command_done__valid;
+  assign \$80  = finishing | ended__valid;
   assign busy = \$79  | \$80 ;
   always @(posedge clk)
     dma <= \$81 ;
@@ -21034,13 +21056,16 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
     command_done__valid <= \$91 ;
   always @(posedge clk)
     command_done__payload <= \$92 ;
+  always @(posedge clk)
+    finishing <= \$93 ;
+  always @(posedge clk)
+    ended__valid <= \$94 ;
+  always @(posedge clk)
+    ended__payload <= \$95 ;
   assign \$1  = table__payload[2:0] == 2'h2;
   assign \$2  = table__valid & \$1 ;
   assign \$3  = ! table__payload[22:19];
   assign \$4  = \$2  & \$3 ;
-  assign \$5  = ~ advance;
-  assign \$6  = | ahead[29:19];
-  assign \$7  = \$5  | \$6 ;
   \t3_node_axi.front_end.endings  endings (
     .clk(clk),
     .i__ready(i__ready),
@@ -21049,14 +21074,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
     .o__ready(finish),
     .o__valid(o__valid),
     .rst(rst),
-    .write__data(\i__payload$94 )
+    .write__data(\i__payload$97 )
   );
   \t3_node_axi.front_end.outcomes  outcomes (
     .clk(clk),
-    .i__valid(\i__valid$95 ),
-    .o__payload(\o__payload$108 ),
-    .o__ready(\o__ready$114 ),
-    .o__valid(\o__valid$107 ),
+    .i__valid(\i__valid$98 ),
+    .o__payload(\o__payload$111 ),
+    .o__ready(\o__ready$117 ),
+    .o__valid(\o__valid$110 ),
     .rst(rst),
     .write__data(i__payload)
   );
@@ -21184,50 +21209,71 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
       \$92  = 2'h0;
     end
   end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    \$93  = finish;
+    if (rst) begin
+      \$93  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    \$94  = finishing;
+    if (rst) begin
+      \$94  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    \$95  = plan;
+    if (rst) begin
+      \$95  = 2'h0;
+    end
+  end
   assign write__addr = table__payload[12:3];
   assign write__data = table__payload[49:47];
   assign read__addr = ahead[18:9];
   assign read__en = advance;
-  assign \write__addr$38  = table__payload[12:3];
-  assign \write__data$39  = table__payload[54:39];
-  assign \read__addr$41  = ahead[18:9];
-  assign \read__en$42  = advance;
-  assign \write__addr$43  = table__payload[12:3];
-  assign \write__data$44  = table__payload[54:23];
-  assign \read__addr$46  = ahead[18:9];
-  assign \read__en$47  = advance;
-  assign \write__addr$48  = table__payload[12:3];
-  assign \write__data$49  = table__payload[54:23];
-  assign \read__addr$51  = ahead[18:9];
-  assign \read__en$52  = advance;
-  assign \write__addr$53  = table__payload[5:3];
-  assign \write__data$54  = table__payload[31:23];
-  assign \read__addr$56  = ahead[8:6];
-  assign \read__en$57  = advance;
-  assign \write__addr$58  = table__payload[5:3];
-  assign \write__data$59  = table__payload[54:23];
-  assign \read__addr$61  = ahead[8:6];
-  assign \read__en$62  = advance;
-  assign \write__addr$63  = table__payload[5:3];
-  assign \write__data$64  = table__payload[54:23];
-  assign \read__addr$66  = ahead[8:6];
-  assign \read__en$67  = advance;
-  assign \write__addr$68  = table__payload[5:3];
-  assign \write__data$69  = table__payload[54:23];
-  assign \read__addr$71  = ahead[8:6];
-  assign \read__en$72  = advance;
-  assign \write__addr$73  = table__payload[5:3];
-  assign \write__data$74  = table__payload[54:23];
-  assign \read__addr$76  = ahead[8:6];
-  assign \read__en$77  = advance;
-  assign \write__addr$96  = table__payload[5:3];
-  assign \write__data$97  = table__payload[54:23];
-  assign \read__addr$99  = o__payload[8:6];
-  assign \read__en$100  = 1'h1;
-  assign \write__addr$101  = table__payload[5:3];
-  assign \write__data$102  = table__payload[54:23];
-  assign \read__addr$104  = o__payload[8:6];
-  assign \read__en$105  = 1'h1;
+  assign \write__addr$41  = table__payload[12:3];
+  assign \write__data$42  = table__payload[54:39];
+  assign \read__addr$44  = ahead[18:9];
+  assign \read__en$45  = advance;
+  assign \write__addr$46  = table__payload[12:3];
+  assign \write__data$47  = table__payload[54:23];
+  assign \read__addr$49  = ahead[18:9];
+  assign \read__en$50  = advance;
+  assign \write__addr$51  = table__payload[12:3];
+  assign \write__data$52  = table__payload[54:23];
+  assign \read__addr$54  = ahead[18:9];
+  assign \read__en$55  = advance;
+  assign \write__addr$56  = table__payload[5:3];
+  assign \write__data$57  = table__payload[31:23];
+  assign \read__addr$59  = ahead[8:6];
+  assign \read__en$60  = advance;
+  assign \write__addr$61  = table__payload[5:3];
+  assign \write__data$62  = table__payload[54:23];
+  assign \read__addr$64  = ahead[8:6];
+  assign \read__en$65  = advance;
+  assign \write__addr$66  = table__payload[5:3];
+  assign \write__data$67  = table__payload[54:23];
+  assign \read__addr$69  = ahead[8:6];
+  assign \read__en$70  = advance;
+  assign \write__addr$71  = table__payload[5:3];
+  assign \write__data$72  = table__payload[54:23];
+  assign \read__addr$74  = ahead[8:6];
+  assign \read__en$75  = advance;
+  assign \write__addr$76  = table__payload[5:3];
+  assign \write__data$77  = table__payload[54:23];
+  assign \read__addr$79  = ahead[8:6];
+  assign \read__en$80  = advance;
+  assign \write__addr$99  = table__payload[5:3];
+  assign \write__data$100  = table__payload[54:23];
+  assign \read__addr$102  = o__payload[8:6];
+  assign \read__en$103  = 1'h1;
+  assign \write__addr$104  = table__payload[5:3];
+  assign \write__data$105  = table__payload[54:23];
+  assign \read__addr$107  = o__payload[8:6];
+  assign \read__en$108  = 1'h1;
   assign o__ready = finish;
   assign \table__payload.table  = table__payload[2:0];
   assign \table__payload.entry  = table__payload[18:3];
@@ -21268,6 +21314,7 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign \o__payload.remote  = o__payload[11];
   assign \o__payload.interrupt  = o__payload[12];
   assign \command_done__payload.plan  = command_done__payload;
+  assign \ended__payload.plan  = ended__payload;
   assign \incoming.plan  = incoming[1:0];
   assign \incoming.epoch  = incoming[5:2];
   assign \incoming.route  = incoming[8:6];
@@ -21317,13 +21364,13 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign \block__payload.first  = block__payload[198];
   assign \block__payload.last  = block__payload[199];
   assign \block__payload.stamp  = block__payload[223:200];
-  assign \i__payload$94.plan  = \i__payload$94 [1:0];
-  assign \i__payload$94.epoch  = \i__payload$94 [5:2];
-  assign \i__payload$94.route  = \i__payload$94 [8:6];
-  assign \i__payload$94.moves  = \i__payload$94 [9];
-  assign \i__payload$94.doorbell  = \i__payload$94 [10];
-  assign \i__payload$94.remote  = \i__payload$94 [11];
-  assign \i__payload$94.interrupt  = \i__payload$94 [12];
+  assign \i__payload$97.plan  = \i__payload$97 [1:0];
+  assign \i__payload$97.epoch  = \i__payload$97 [5:2];
+  assign \i__payload$97.route  = \i__payload$97 [8:6];
+  assign \i__payload$97.moves  = \i__payload$97 [9];
+  assign \i__payload$97.doorbell  = \i__payload$97 [10];
+  assign \i__payload$97.remote  = \i__payload$97 [11];
+  assign \i__payload$97.interrupt  = \i__payload$97 [12];
   assign \doorbell_local__payload.op  = doorbell_local__payload[1:0];
   assign \doorbell_local__payload.dtype  = doorbell_local__payload[3:2];
   assign \doorbell_local__payload.source  = doorbell_local__payload[5:4];
@@ -21355,7 +21402,7 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign \doorbell_remote__payload.strobe  = doorbell_remote__payload[133:126];
   assign \doorbell_remote__payload.last  = doorbell_remote__payload[134];
   assign doorbell_remote__payload[133:126] = \$77 [7:0];
-  assign doorbell_remote__payload[125:62] = { \read__data$118 , \read__data$118  };
+  assign doorbell_remote__payload[125:62] = { \read__data$121 , \read__data$121  };
   assign doorbell_remote__payload[61:30] = \$76 ;
   assign doorbell_remote__payload[134] = 1'h1;
   assign doorbell_remote__payload[10:7] = o__payload[5:2];
@@ -21363,33 +21410,33 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign doorbell_remote__payload[1:0] = 2'h1;
   assign { doorbell_remote__payload[29:11], doorbell_remote__payload[4:2] } = 22'h000000;
   assign doorbell_local__payload[113:106] = \$75 [7:0];
-  assign doorbell_local__payload[105:42] = { \read__data$118 , \read__data$118  };
+  assign doorbell_local__payload[105:42] = { \read__data$121 , \read__data$121  };
   assign doorbell_local__payload[41:10] = \$74 ;
   assign doorbell_local__payload[9] = 1'h1;
   assign doorbell_local__payload[5:4] = 2'h2;
   assign doorbell_local__payload[1:0] = 2'h1;
   assign { doorbell_local__payload[164:114], doorbell_local__payload[8:6], doorbell_local__payload[3:2] } = 56'h00000000000000;
-  assign \i__payload$94 [11] = \read__data$91 [3];
-  assign \i__payload$94 [12] = \read__data$91 [2];
-  assign \i__payload$94 [10] = \read__data$91 [1];
-  assign \i__payload$94 [9] = current[30];
-  assign \i__payload$94 [8:6] = current[8:6];
-  assign \i__payload$94 [5:2] = current[5:2];
-  assign \i__payload$94 [1:0] = current[1:0];
+  assign \i__payload$97 [11] = \read__data$94 [3];
+  assign \i__payload$97 [12] = \read__data$94 [2];
+  assign \i__payload$97 [10] = \read__data$94 [1];
+  assign \i__payload$97 [9] = current[30];
+  assign \i__payload$97 [8:6] = current[8:6];
+  assign \i__payload$97 [5:2] = current[5:2];
+  assign \i__payload$97 [1:0] = current[1:0];
   assign block__payload[223:200] = current[55:32];
   assign block__payload[199] = last;
   assign block__payload[198] = current[31];
-  assign block__payload[197:195] = \read__data$92 ;
-  assign block__payload[194:179] = \read__data$88 [31:16];
+  assign block__payload[197:195] = \read__data$95 ;
+  assign block__payload[194:179] = \read__data$91 [31:16];
   assign block__payload[178:175] = current[5:2];
   assign block__payload[174:173] = current[1:0];
-  assign block__payload[172] = \read__data$91 [8];
-  assign block__payload[171:170] = \read__data$91 [7:6];
-  assign block__payload[169:168] = \read__data$91 [5:4];
-  assign block__payload[167:136] = \read__data$90 ;
-  assign block__payload[135:104] = \read__data$89 ;
-  assign block__payload[103:80] = { 8'h00, \read__data$88 [15:0] };
-  assign block__payload[79:64] = \read__data$87 ;
+  assign block__payload[172] = \read__data$94 [8];
+  assign block__payload[171:170] = \read__data$94 [7:6];
+  assign block__payload[169:168] = \read__data$94 [5:4];
+  assign block__payload[167:136] = \read__data$93 ;
+  assign block__payload[135:104] = \read__data$92 ;
+  assign block__payload[103:80] = { 8'h00, \read__data$91 [15:0] };
+  assign block__payload[79:64] = \read__data$90 ;
   assign block__payload[63:32] = \$59 [31:0];
   assign block__payload[31:0] = \$58 [31:0];
   assign incoming[55:32] = fire__payload[49:26];
@@ -21400,8 +21447,8 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign incoming[8:6] = fire__payload[4:2];
   assign incoming[5:2] = \$19 [4:1];
   assign incoming[1:0] = fire__payload[1:0];
-  assign \$74  = { \read__data$117 [31:3], 3'h0 };
-  assign \$76  = { \read__data$117 [31:3], 3'h0 };
+  assign \$74  = { \read__data$120 [31:3], 3'h0 };
+  assign \$76  = { \read__data$120 [31:3], 3'h0 };
 endmodule
 
 module \t3_node_axi.front_end.endings (rst, i__valid, o__ready, i__ready, o__valid, o__payload, write__data, clk);
@@ -21681,7 +21728,7 @@ module \t3_node_axi.front_end.outcomes (rst, i__valid, write__data, o__ready, o_
   assign read__data = o__payload;
 endmodule
 
-module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, i__payload, plans, credit, holding, holding_plan, request__valid, request__payload, events, error__valid, error__payload, hold_timeout, table__payload, i__valid);
+module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, i__payload, plans, busy, credit, holding, holding_plan, request__valid, request__payload, events, error__valid, error__payload, hold_timeout, table__payload, i__valid);
   reg \$auto$verilog_backend.cc:2355:dump_module$42 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$42 <= 1'b0;
   wire [31:0] \$1 ;
@@ -21825,6 +21872,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
   wire \$98 ;
   wire \$99 ;
   reg bad;
+  output [3:0] busy;
   wire [3:0] busy;
   reg [3:0] cause;
   reg [3:0] \cause$32 ;
@@ -22794,13 +22842,13 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   wire \$170 ;
   wire \$171 ;
   wire \$172 ;
-  wire [6:0] \$1728 ;
   wire \$173 ;
-  wire [6:0] \$1732 ;
-  wire [6:0] \$1737 ;
   wire \$174 ;
-  wire [6:0] \$1742 ;
+  wire [6:0] \$1740 ;
+  wire [6:0] \$1744 ;
+  wire [6:0] \$1749 ;
   wire \$175 ;
+  wire [6:0] \$1754 ;
   wire \$176 ;
   wire \$177 ;
   wire \$178 ;
@@ -23407,11 +23455,11 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   wire [22:0] \$719 ;
   wire \$72 ;
   wire [23:0] \$720 ;
-  wire [29:0] \$721 ;
-  wire [29:0] \$722 ;
+  wire [2:0] \$721 ;
+  wire \$722 ;
   wire \$723 ;
-  wire \$724 ;
-  wire \$725 ;
+  wire [29:0] \$724 ;
+  wire [29:0] \$725 ;
   wire \$726 ;
   wire \$727 ;
   wire \$728 ;
@@ -23444,153 +23492,160 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   wire \$752 ;
   wire \$753 ;
   wire \$754 ;
-  wire [31:0] \$755 ;
+  wire \$755 ;
   wire \$756 ;
   wire \$757 ;
-  wire \$758 ;
+  wire [31:0] \$758 ;
   wire \$759 ;
   wire \$76 ;
   wire \$760 ;
   wire \$761 ;
   wire \$762 ;
-  wire [15:0] \$763 ;
-  wire [2:0] \$764 ;
-  wire [24:0] \$765 ;
+  wire \$763 ;
+  wire \$764 ;
+  wire \$765 ;
   wire \$766 ;
-  wire [24:0] \$767 ;
-  wire \$768 ;
-  wire \$769 ;
+  wire \$767 ;
+  wire [15:0] \$768 ;
+  wire [2:0] \$769 ;
   wire \$77 ;
   wire [24:0] \$770 ;
   wire \$771 ;
-  wire \$772 ;
-  wire [24:0] \$773 ;
+  wire [24:0] \$772 ;
+  wire \$773 ;
   wire \$774 ;
-  wire \$775 ;
-  reg [6:0] \$776 ;
-  reg [28:0] \$777 ;
-  reg \$778 ;
-  reg [15:0] \$779 ;
+  wire [24:0] \$775 ;
+  wire \$776 ;
+  wire \$777 ;
+  wire [24:0] \$778 ;
+  wire \$779 ;
   wire \$78 ;
-  reg [2:0] \$780 ;
-  reg [2:0] \$781 ;
-  reg [2:0] \$782 ;
+  wire \$780 ;
+  reg [6:0] \$781 ;
+  reg [28:0] \$782 ;
   reg \$783 ;
-  reg [31:0] \$784 ;
-  reg [31:0] \$785 ;
-  reg [15:0] \$786 ;
-  reg [15:0] \$787 ;
+  reg [15:0] \$784 ;
+  reg [2:0] \$785 ;
+  reg [2:0] \$786 ;
+  reg [2:0] \$787 ;
   reg \$788 ;
   reg [31:0] \$789 ;
   wire \$79 ;
   reg [31:0] \$790 ;
-  reg \$791 ;
-  reg [31:0] \$792 ;
-  reg [31:0] \$793 ;
-  reg \$794 ;
+  reg [15:0] \$791 ;
+  reg [15:0] \$792 ;
+  reg \$793 ;
+  reg [31:0] \$794 ;
   reg [31:0] \$795 ;
-  reg [31:0] \$796 ;
-  reg \$797 ;
+  reg \$796 ;
+  reg [31:0] \$797 ;
   reg [31:0] \$798 ;
-  reg [31:0] \$799 ;
+  reg \$799 ;
   wire \$8 ;
   wire \$80 ;
-  reg \$800 ;
+  reg [31:0] \$800 ;
   reg [31:0] \$801 ;
-  reg [31:0] \$802 ;
-  reg \$803 ;
+  reg \$802 ;
+  reg [31:0] \$803 ;
   reg [31:0] \$804 ;
-  reg [31:0] \$805 ;
-  reg \$806 ;
+  reg \$805 ;
+  reg [31:0] \$806 ;
   reg [31:0] \$807 ;
-  reg [31:0] \$808 ;
-  reg \$809 ;
+  reg \$808 ;
+  reg [31:0] \$809 ;
   wire \$81 ;
   reg [31:0] \$810 ;
-  reg [31:0] \$811 ;
-  reg \$812 ;
+  reg \$811 ;
+  reg [31:0] \$812 ;
   reg [31:0] \$813 ;
-  reg [31:0] \$814 ;
-  reg \$815 ;
+  reg \$814 ;
+  reg [31:0] \$815 ;
   reg [31:0] \$816 ;
-  reg [31:0] \$817 ;
-  reg \$818 ;
+  reg \$817 ;
+  reg [31:0] \$818 ;
   reg [31:0] \$819 ;
   wire \$82 ;
-  reg [31:0] \$820 ;
-  reg \$821 ;
+  reg \$820 ;
+  reg [31:0] \$821 ;
   reg [31:0] \$822 ;
-  reg [31:0] \$823 ;
-  reg \$824 ;
+  reg \$823 ;
+  reg [31:0] \$824 ;
   reg [31:0] \$825 ;
-  reg [31:0] \$826 ;
-  reg \$827 ;
+  reg \$826 ;
+  reg [31:0] \$827 ;
   reg [31:0] \$828 ;
-  reg [31:0] \$829 ;
+  reg \$829 ;
   wire \$83 ;
-  reg \$830 ;
+  reg [31:0] \$830 ;
   reg [31:0] \$831 ;
-  reg [31:0] \$832 ;
-  reg \$833 ;
-  reg \$834 ;
-  reg [28:0] \$835 ;
-  reg [28:0] \$836 ;
-  reg [2:0] \$837 ;
-  reg [2:0] \$838 ;
-  reg [15:0] \$839 ;
+  reg \$832 ;
+  reg [31:0] \$833 ;
+  reg [31:0] \$834 ;
+  reg \$835 ;
+  reg [31:0] \$836 ;
+  reg [31:0] \$837 ;
+  reg \$838 ;
+  reg \$839 ;
   wire \$84 ;
-  reg [15:0] \$840 ;
-  reg [2:0] \$841 ;
+  reg [28:0] \$840 ;
+  reg [28:0] \$841 ;
   reg [2:0] \$842 ;
-  reg [16:0] \$843 ;
-  reg [9:0] \$844 ;
-  reg [5:0] \$845 ;
-  reg [5:0] \$846 ;
-  reg [5:0] \$847 ;
-  reg [31:0] \$848 ;
-  reg [23:0] \$849 ;
+  reg [2:0] \$843 ;
+  reg [15:0] \$844 ;
+  reg [15:0] \$845 ;
+  reg [2:0] \$846 ;
+  reg [2:0] \$847 ;
+  reg [16:0] \$848 ;
+  reg [9:0] \$849 ;
   wire \$85 ;
-  reg [28:0] \$850 ;
-  reg [15:0] \$851 ;
-  reg [16:0] \$852 ;
-  reg [9:0] \$853 ;
-  reg [5:0] \$854 ;
-  reg [31:0] \$855 ;
-  reg [31:0] \$856 ;
-  reg [23:0] \$857 ;
-  reg [15:0] \$858 ;
-  reg [15:0] \$859 ;
+  reg [5:0] \$850 ;
+  reg [5:0] \$851 ;
+  reg [5:0] \$852 ;
+  reg [31:0] \$853 ;
+  reg [23:0] \$854 ;
+  reg \$855 ;
+  reg [28:0] \$856 ;
+  reg [15:0] \$857 ;
+  reg [16:0] \$858 ;
+  reg [9:0] \$859 ;
   wire \$86 ;
-  reg [2:0] \$860 ;
-  reg [2:0] \$861 ;
-  reg [16:0] \$862 ;
-  reg [9:0] \$863 ;
+  reg [5:0] \$860 ;
+  reg [31:0] \$861 ;
+  reg [31:0] \$862 ;
+  reg [23:0] \$863 ;
   reg \$864 ;
-  reg \$865 ;
+  reg [15:0] \$865 ;
   reg [15:0] \$866 ;
   reg [2:0] \$867 ;
-  reg \$868 ;
-  reg \$869 ;
+  reg [2:0] \$868 ;
+  reg [16:0] \$869 ;
   wire \$87 ;
-  reg \$870 ;
+  reg [9:0] \$870 ;
   reg \$871 ;
   reg \$872 ;
-  reg \$873 ;
-  reg \$874 ;
+  reg [15:0] \$873 ;
+  reg [2:0] \$874 ;
   reg \$875 ;
   reg \$876 ;
   reg \$877 ;
   reg \$878 ;
-  reg [28:0] \$879 ;
+  reg \$879 ;
   wire \$88 ;
-  reg [28:0] \$880 ;
-  reg [28:0] \$881 ;
-  reg [28:0] \$882 ;
-  reg [28:0] \$883 ;
-  reg [15:0] \$884 ;
-  reg [15:0] \$885 ;
-  reg [217:0] \$886 ;
+  reg \$880 ;
+  reg \$881 ;
+  reg \$882 ;
+  reg \$883 ;
+  reg \$884 ;
+  reg \$885 ;
+  reg [28:0] \$886 ;
+  reg [28:0] \$887 ;
+  reg [28:0] \$888 ;
+  reg [28:0] \$889 ;
   wire \$89 ;
+  reg [28:0] \$890 ;
+  reg [15:0] \$891 ;
+  reg [15:0] \$892 ;
+  reg [217:0] \$893 ;
   wire \$9 ;
   wire \$90 ;
   wire \$91 ;
@@ -23889,8 +23944,8 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   wire [21:0] \read__data$126 ;
   wire [9:0] \read__data$197 ;
   wire [31:0] \read__data$202 ;
-  wire [31:0] \read__data$205 ;
-  wire [15:0] \read__data$207 ;
+  wire [31:0] \read__data$206 ;
+  wire [15:0] \read__data$208 ;
   wire read__en;
   wire \read__en$121 ;
   wire \read__en$130 ;
@@ -23960,19 +24015,19 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   reg [5:0] \register$200  = 6'h00;
   reg [31:0] \register$201  = 32'd0;
   reg [23:0] \register$203  = 24'h000000;
-  reg [28:0] \register$204  = 29'h00000000;
-  reg [15:0] \register$206  = 16'h0000;
-  reg [15:0] \register$208  = 16'h0000;
-  reg [15:0] \register$209  = 16'h0000;
-  reg [2:0] \register$210  = 3'h0;
-  reg [2:0] \register$211  = 3'h0;
-  reg [9:0] \register$212  = 10'h000;
-  reg \register$213  = 1'h0;
-  reg \register$214  = 1'h0;
-  reg [15:0] \register$215  = 16'h0000;
-  reg [2:0] \register$216  = 3'h0;
-  reg \register$217  = 1'h0;
-  reg \register$218  = 1'h0;
+  reg \register$204  = 1'h0;
+  reg [28:0] \register$205  = 29'h00000000;
+  reg [15:0] \register$207  = 16'h0000;
+  reg \register$209  = 1'h0;
+  reg [15:0] \register$210  = 16'h0000;
+  reg [15:0] \register$211  = 16'h0000;
+  reg [2:0] \register$212  = 3'h0;
+  reg [2:0] \register$213  = 3'h0;
+  reg [9:0] \register$214  = 10'h000;
+  reg \register$215  = 1'h0;
+  reg \register$216  = 1'h0;
+  reg [15:0] \register$217  = 16'h0000;
+  reg [2:0] \register$218  = 3'h0;
   reg \register$219  = 1'h0;
   reg \register$220  = 1'h0;
   reg \register$221  = 1'h0;
@@ -23982,13 +24037,15 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   reg \register$225  = 1'h0;
   reg \register$226  = 1'h0;
   reg \register$227  = 1'h0;
-  reg [28:0] \register$228  = 29'h00000000;
-  reg [28:0] \register$229  = 29'h00000000;
+  reg \register$228  = 1'h0;
+  reg \register$229  = 1'h0;
   reg [28:0] \register$230  = 29'h00000000;
   reg [28:0] \register$231  = 29'h00000000;
   reg [28:0] \register$232  = 29'h00000000;
-  reg [15:0] \register$233  = 16'h0000;
-  reg [15:0] \register$234  = 16'h0000;
+  reg [28:0] \register$233  = 29'h00000000;
+  reg [28:0] \register$234  = 29'h00000000;
+  reg [15:0] \register$235  = 16'h0000;
+  reg [15:0] \register$236  = 16'h0000;
   input rst;
   wire rst;
   wire [10:0] slot_wide;
@@ -24019,14 +24076,14 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   wire \write__en$132 ;
   wire \write__en$137 ;
   wire \write__en$142 ;
-  reg [31:0] \base_0$239  [15:0];
+  reg [31:0] \base_0$241  [15:0];
 `ifndef SYNTHESIS
-  integer base_0$239_word;
-  initial for (base_0$239_word = 0; base_0$239_word <= 15; base_0$239_word = base_0$239_word + 1) \base_0$239 [base_0$239_word] = 0;
+  integer base_0$241_word;
+  initial for (base_0$241_word = 0; base_0$241_word <= 15; base_0$241_word = base_0$241_word + 1) \base_0$241 [base_0$241_word] = 0;
 `endif
   always @(posedge clk) begin
     if (\write__en$127 )
-      \base_0$239 [table__payload[6:3]] <= table__payload[54:23];
+      \base_0$241 [table__payload[6:3]] <= table__payload[54:23];
   end
   reg [31:0] _0_;
 `ifndef SYNTHESIS
@@ -24034,7 +24091,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
 `endif
   always @(posedge clk) begin
     if (advance) begin
-      _0_ <= \base_0$239 [chosen];
+      _0_ <= \base_0$241 [chosen];
     end
   end
   assign \read__data$202  = _0_;
@@ -24075,7 +24132,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
       _2_ <= delta_0[chosen];
     end
   end
-  assign \read__data$205  = _2_;
+  assign \read__data$206  = _2_;
   reg [9:0] first_tile_0 [15:0];
 `ifndef SYNTHESIS
   integer first_tile_0_word;
@@ -24132,7 +24189,14 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
       _5_ <= touch_offset_0[chosen];
     end
   end
-  assign \read__data$207  = _5_;
+  assign \read__data$208  = _5_;
+  assign \$33  = ~ \register$153 ;
+  assign \$34  = \$32  & \$33 ;
+  assign \$35  = \register$151  & \register$153 ;
+  assign \$36  = \$34  | \$35 ;
+  assign number = by_address ? \$36  : { 8'h00, \register$150  };
+  assign slot_wide = \register$155  + number[9:0];
+  assign exists = \register$157 [16:14] < 3'h4;
   assign \$37  = | \i__payload$8 [39:32];
   assign \$38  = table__payload[2:0] == 1'h1;
   assign \$39  = table__valid & \$38 ;
@@ -24817,287 +24881,296 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   assign \$718  = { \register$188 , \register$190  } - \read__data$202 ;
   assign \$719  = \register$192  << control_3[12:10];
   assign \$720  = \$719  + \register$194 ;
-  assign \$721  = \register$188  + \read__data$205 [31:3];
-  assign \$722  = \register$188  + \read__data$207 ;
-  assign \$723  = \register$200  > 1'h0;
-  assign \$724  = \register$200  > 1'h1;
-  assign \$725  = \register$200  > 2'h2;
-  assign \$726  = \register$200  > 2'h3;
-  assign \$727  = \register$200  > 3'h4;
-  assign \$728  = \register$200  > 3'h5;
-  assign \$729  = \register$200  > 3'h6;
-  assign \$730  = \register$200  > 3'h7;
-  assign \$731  = \register$200  > 4'h8;
-  assign \$732  = \register$200  > 4'h9;
-  assign \$733  = \register$200  > 4'ha;
-  assign \$734  = \register$200  > 4'hb;
-  assign \$735  = \register$200  > 4'hc;
-  assign \$736  = \register$200  > 4'hd;
-  assign \$737  = \register$200  > 4'he;
-  assign \$738  = \register$200  > 4'hf;
-  assign \$739  = \register$200  > 5'h10;
-  assign \$740  = \register$200  > 5'h11;
-  assign \$741  = \register$200  > 5'h12;
-  assign \$742  = \register$200  > 5'h13;
-  assign \$743  = \register$200  > 5'h14;
-  assign \$744  = \register$200  > 5'h15;
-  assign \$745  = \register$200  > 5'h16;
-  assign \$746  = \register$200  > 5'h17;
-  assign \$747  = \register$200  > 5'h18;
-  assign \$748  = \register$200  > 5'h19;
-  assign \$749  = \register$200  > 5'h1a;
-  assign \$750  = \register$200  > 5'h1b;
-  assign \$751  = \register$200  > 5'h1c;
-  assign \$752  = \register$200  > 5'h1d;
-  assign \$753  = \register$200  > 5'h1e;
-  assign \$754  = \register$200  > 5'h1f;
-  assign \$755  = \register$201  >> \register$198 ;
-  assign \$756  = | number[31:10];
-  assign \$757  = ~ \$756 ;
-  assign \$758  = slot_wide < 11'h400;
-  assign \$759  = \$757  & \$758 ;
-  assign \$760  = | number[31:16];
-  assign \$761  = by_address & \$760 ;
-  assign \$762  = ~ \$761 ;
-  assign \$763  = by_address ? number[15:0] : \register$209 ;
-  assign \$764  = by_address ? 3'h0 : \register$211 ;
-  assign \$1728  = \register$157 [15:14] * 5'h19;
-  assign \$765  = plans >> \$1728 ;
-  assign \$766  = \$765 [0] & exists;
-  assign \$1732  = \register$157 [15:14] * 5'h19;
-  assign \$767  = plans >> \$1732 ;
-  assign \$768  = \register$213  & \register$214 ;
-  assign \$769  = \$768  & exists;
-  assign \$1737  = \register$157 [15:14] * 5'h19;
-  assign \$770  = plans >> \$1737 ;
-  assign \$771  = \register$212  >= \$770 [14:5];
-  assign \$772  = \$769  & \$771 ;
-  assign \$1742  = \register$157 [15:14] * 5'h19;
-  assign \$773  = plans >> \$1742 ;
-  assign \$774  = \register$212  <= \$773 [24:15];
-  assign \$775  = \$772  & \$774 ;
+  assign \$721  = \register$194  >> control_3[12:10];
+  assign \$722  = | \$721 ;
+  assign \$723  = ~ \$722 ;
+  assign \$724  = \register$188  + \read__data$206 [31:3];
+  assign \$725  = \register$188  + \read__data$208 ;
+  assign \$726  = \register$200  > 1'h0;
+  assign \$727  = \register$200  > 1'h1;
+  assign \$728  = \register$200  > 2'h2;
+  assign \$729  = \register$200  > 2'h3;
+  assign \$730  = \register$200  > 3'h4;
+  assign \$731  = \register$200  > 3'h5;
+  assign \$732  = \register$200  > 3'h6;
+  assign \$733  = \register$200  > 3'h7;
+  assign \$734  = \register$200  > 4'h8;
+  assign \$735  = \register$200  > 4'h9;
+  assign \$736  = \register$200  > 4'ha;
+  assign \$737  = \register$200  > 4'hb;
+  assign \$738  = \register$200  > 4'hc;
+  assign \$739  = \register$200  > 4'hd;
+  assign \$740  = \register$200  > 4'he;
+  assign \$741  = \register$200  > 4'hf;
+  assign \$742  = \register$200  > 5'h10;
+  assign \$743  = \register$200  > 5'h11;
+  assign \$744  = \register$200  > 5'h12;
+  assign \$745  = \register$200  > 5'h13;
+  assign \$746  = \register$200  > 5'h14;
+  assign \$747  = \register$200  > 5'h15;
+  assign \$748  = \register$200  > 5'h16;
+  assign \$749  = \register$200  > 5'h17;
+  assign \$750  = \register$200  > 5'h18;
+  assign \$751  = \register$200  > 5'h19;
+  assign \$752  = \register$200  > 5'h1a;
+  assign \$753  = \register$200  > 5'h1b;
+  assign \$754  = \register$200  > 5'h1c;
+  assign \$755  = \register$200  > 5'h1d;
+  assign \$756  = \register$200  > 5'h1e;
+  assign \$757  = \register$200  > 5'h1f;
+  assign \$758  = \register$201  >> \register$198 ;
+  assign \$759  = | number[31:10];
+  assign \$760  = ~ \$759 ;
+  assign \$761  = slot_wide < 11'h400;
+  assign \$762  = \$760  & \$761 ;
+  assign \$763  = by_address | \register$209 ;
+  assign \$764  = \$762  & \$763 ;
+  assign \$765  = | number[31:16];
+  assign \$766  = by_address & \$765 ;
+  assign \$767  = ~ \$766 ;
+  assign \$768  = by_address ? number[15:0] : \register$211 ;
+  assign \$769  = by_address ? 3'h0 : \register$213 ;
+  assign \$1740  = \register$157 [15:14] * 5'h19;
+  assign \$770  = plans >> \$1740 ;
+  assign \$771  = \$770 [0] & exists;
+  assign \$1744  = \register$157 [15:14] * 5'h19;
+  assign \$772  = plans >> \$1744 ;
+  assign \$773  = \register$215  & \register$216 ;
+  assign \$774  = \$773  & exists;
+  assign \$1749  = \register$157 [15:14] * 5'h19;
+  assign \$775  = plans >> \$1749 ;
+  assign \$776  = \register$214  >= \$775 [14:5];
+  assign \$777  = \$774  & \$776 ;
+  assign \$1754  = \register$157 [15:14] * 5'h19;
+  assign \$778  = plans >> \$1754 ;
+  assign \$779  = \register$214  <= \$778 [24:15];
+  assign \$780  = \$777  & \$779 ;
   always @(posedge clk)
-    full <= \$776 ;
+    full <= \$781 ;
   always @(posedge clk)
-    register <= \$777 ;
+    register <= \$782 ;
   always @(posedge clk)
-    \register$163  <= \$778 ;
+    \register$163  <= \$783 ;
   always @(posedge clk)
-    \register$164  <= \$779 ;
+    \register$164  <= \$784 ;
   always @(posedge clk)
-    \register$165  <= \$780 ;
+    \register$165  <= \$785 ;
   always @(posedge clk)
-    \register$166  <= \$781 ;
+    \register$166  <= \$786 ;
   always @(posedge clk)
-    \register$167  <= \$782 ;
+    \register$167  <= \$787 ;
   always @(posedge clk)
-    enable_0 <= \$783 ;
+    enable_0 <= \$788 ;
   always @(posedge clk)
-    base_0 <= \$784 ;
+    base_0 <= \$789 ;
   always @(posedge clk)
-    limit_0 <= \$785 ;
+    limit_0 <= \$790 ;
   always @(posedge clk)
-    inside_2 <= \$786 ;
+    inside_2 <= \$791 ;
   always @(posedge clk)
-    touches_2 <= \$787 ;
+    touches_2 <= \$792 ;
   always @(posedge clk)
-    enable_1 <= \$788 ;
+    enable_1 <= \$793 ;
   always @(posedge clk)
-    base_1 <= \$789 ;
+    base_1 <= \$794 ;
   always @(posedge clk)
-    limit_1 <= \$790 ;
+    limit_1 <= \$795 ;
   always @(posedge clk)
-    enable_2 <= \$791 ;
+    enable_2 <= \$796 ;
   always @(posedge clk)
-    base_2 <= \$792 ;
+    base_2 <= \$797 ;
   always @(posedge clk)
-    limit_2 <= \$793 ;
+    limit_2 <= \$798 ;
   always @(posedge clk)
-    enable_3 <= \$794 ;
+    enable_3 <= \$799 ;
   always @(posedge clk)
-    base_3 <= \$795 ;
+    base_3 <= \$800 ;
   always @(posedge clk)
-    limit_3 <= \$796 ;
+    limit_3 <= \$801 ;
   always @(posedge clk)
-    enable_4 <= \$797 ;
+    enable_4 <= \$802 ;
   always @(posedge clk)
-    base_4 <= \$798 ;
+    base_4 <= \$803 ;
   always @(posedge clk)
-    limit_4 <= \$799 ;
+    limit_4 <= \$804 ;
   always @(posedge clk)
-    enable_5 <= \$800 ;
+    enable_5 <= \$805 ;
   always @(posedge clk)
-    base_5 <= \$801 ;
+    base_5 <= \$806 ;
   always @(posedge clk)
-    limit_5 <= \$802 ;
+    limit_5 <= \$807 ;
   always @(posedge clk)
-    enable_6 <= \$803 ;
+    enable_6 <= \$808 ;
   always @(posedge clk)
-    base_6 <= \$804 ;
+    base_6 <= \$809 ;
   always @(posedge clk)
-    limit_6 <= \$805 ;
+    limit_6 <= \$810 ;
   always @(posedge clk)
-    enable_7 <= \$806 ;
+    enable_7 <= \$811 ;
   always @(posedge clk)
-    base_7 <= \$807 ;
+    base_7 <= \$812 ;
   always @(posedge clk)
-    limit_7 <= \$808 ;
+    limit_7 <= \$813 ;
   always @(posedge clk)
-    enable_8 <= \$809 ;
+    enable_8 <= \$814 ;
   always @(posedge clk)
-    base_8 <= \$810 ;
+    base_8 <= \$815 ;
   always @(posedge clk)
-    limit_8 <= \$811 ;
+    limit_8 <= \$816 ;
   always @(posedge clk)
-    enable_9 <= \$812 ;
+    enable_9 <= \$817 ;
   always @(posedge clk)
-    base_9 <= \$813 ;
+    base_9 <= \$818 ;
   always @(posedge clk)
-    limit_9 <= \$814 ;
+    limit_9 <= \$819 ;
   always @(posedge clk)
-    enable_10 <= \$815 ;
+    enable_10 <= \$820 ;
   always @(posedge clk)
-    base_10 <= \$816 ;
+    base_10 <= \$821 ;
   always @(posedge clk)
-    limit_10 <= \$817 ;
+    limit_10 <= \$822 ;
   always @(posedge clk)
-    enable_11 <= \$818 ;
+    enable_11 <= \$823 ;
   always @(posedge clk)
-    base_11 <= \$819 ;
+    base_11 <= \$824 ;
   always @(posedge clk)
-    limit_11 <= \$820 ;
+    limit_11 <= \$825 ;
   always @(posedge clk)
-    enable_12 <= \$821 ;
+    enable_12 <= \$826 ;
   always @(posedge clk)
-    base_12 <= \$822 ;
+    base_12 <= \$827 ;
   always @(posedge clk)
-    limit_12 <= \$823 ;
+    limit_12 <= \$828 ;
   always @(posedge clk)
-    enable_13 <= \$824 ;
+    enable_13 <= \$829 ;
   always @(posedge clk)
-    base_13 <= \$825 ;
+    base_13 <= \$830 ;
   always @(posedge clk)
-    limit_13 <= \$826 ;
+    limit_13 <= \$831 ;
   always @(posedge clk)
-    enable_14 <= \$827 ;
+    enable_14 <= \$832 ;
   always @(posedge clk)
-    base_14 <= \$828 ;
+    base_14 <= \$833 ;
   always @(posedge clk)
-    limit_14 <= \$829 ;
+    limit_14 <= \$834 ;
   always @(posedge clk)
-    enable_15 <= \$830 ;
+    enable_15 <= \$835 ;
   always @(posedge clk)
-    base_15 <= \$831 ;
+    base_15 <= \$836 ;
   always @(posedge clk)
-    limit_15 <= \$832 ;
+    limit_15 <= \$837 ;
   always @(posedge clk)
-    \register$185  <= \$833 ;
+    \register$185  <= \$838 ;
   always @(posedge clk)
-    \register$186  <= \$834 ;
+    \register$186  <= \$839 ;
   always @(posedge clk)
-    \register$187  <= \$835 ;
+    \register$187  <= \$840 ;
   always @(posedge clk)
-    \register$188  <= \$836 ;
+    \register$188  <= \$841 ;
   always @(posedge clk)
-    \register$189  <= \$837 ;
+    \register$189  <= \$842 ;
   always @(posedge clk)
-    \register$190  <= \$838 ;
+    \register$190  <= \$843 ;
   always @(posedge clk)
-    \register$191  <= \$839 ;
+    \register$191  <= \$844 ;
   always @(posedge clk)
-    \register$192  <= \$840 ;
+    \register$192  <= \$845 ;
   always @(posedge clk)
-    \register$193  <= \$841 ;
+    \register$193  <= \$846 ;
   always @(posedge clk)
-    \register$194  <= \$842 ;
+    \register$194  <= \$847 ;
   always @(posedge clk)
-    \register$195  <= \$843 ;
+    \register$195  <= \$848 ;
   always @(posedge clk)
-    \register$196  <= \$844 ;
+    \register$196  <= \$849 ;
   always @(posedge clk)
-    \register$198  <= \$845 ;
+    \register$198  <= \$850 ;
   always @(posedge clk)
-    \register$199  <= \$846 ;
+    \register$199  <= \$851 ;
   always @(posedge clk)
-    \register$200  <= \$847 ;
+    \register$200  <= \$852 ;
   always @(posedge clk)
-    \register$201  <= \$848 ;
+    \register$201  <= \$853 ;
   always @(posedge clk)
-    \register$203  <= \$849 ;
+    \register$203  <= \$854 ;
   always @(posedge clk)
-    \register$204  <= \$850 ;
+    \register$204  <= \$855 ;
   always @(posedge clk)
-    \register$206  <= \$851 ;
+    \register$205  <= \$856 ;
   always @(posedge clk)
-    \register$148  <= \$852 ;
+    \register$207  <= \$857 ;
   always @(posedge clk)
-    \register$155  <= \$853 ;
+    \register$148  <= \$858 ;
   always @(posedge clk)
-    \register$152  <= \$854 ;
+    \register$155  <= \$859 ;
   always @(posedge clk)
-    \register$153  <= \$855 ;
+    \register$152  <= \$860 ;
   always @(posedge clk)
-    \register$151  <= \$856 ;
+    \register$153  <= \$861 ;
   always @(posedge clk)
-    \register$150  <= \$857 ;
+    \register$151  <= \$862 ;
   always @(posedge clk)
-    \register$208  <= \$858 ;
+    \register$150  <= \$863 ;
   always @(posedge clk)
-    \register$209  <= \$859 ;
+    \register$209  <= \$864 ;
   always @(posedge clk)
-    \register$210  <= \$860 ;
+    \register$210  <= \$865 ;
   always @(posedge clk)
-    \register$211  <= \$861 ;
+    \register$211  <= \$866 ;
   always @(posedge clk)
-    \register$157  <= \$862 ;
+    \register$212  <= \$867 ;
   always @(posedge clk)
-    \register$212  <= \$863 ;
+    \register$213  <= \$868 ;
   always @(posedge clk)
-    \register$213  <= \$864 ;
+    \register$157  <= \$869 ;
   always @(posedge clk)
-    \register$214  <= \$865 ;
+    \register$214  <= \$870 ;
   always @(posedge clk)
-    \register$215  <= \$866 ;
+    \register$215  <= \$871 ;
   always @(posedge clk)
-    \register$216  <= \$867 ;
+    \register$216  <= \$872 ;
   always @(posedge clk)
-    \register$217  <= \$868 ;
+    \register$217  <= \$873 ;
   always @(posedge clk)
-    \register$218  <= \$869 ;
+    \register$218  <= \$874 ;
   always @(posedge clk)
-    \register$219  <= \$870 ;
+    \register$219  <= \$875 ;
   always @(posedge clk)
-    \register$220  <= \$871 ;
+    \register$220  <= \$876 ;
   always @(posedge clk)
-    \register$221  <= \$872 ;
+    \register$221  <= \$877 ;
   always @(posedge clk)
-    \register$222  <= \$873 ;
+    \register$222  <= \$878 ;
   always @(posedge clk)
-    \register$223  <= \$874 ;
+    \register$223  <= \$879 ;
   always @(posedge clk)
-    \register$224  <= \$875 ;
+    \register$224  <= \$880 ;
   always @(posedge clk)
-    \register$225  <= \$876 ;
+    \register$225  <= \$881 ;
   always @(posedge clk)
-    \register$226  <= \$877 ;
+    \register$226  <= \$882 ;
   always @(posedge clk)
-    \register$227  <= \$878 ;
+    \register$227  <= \$883 ;
   always @(posedge clk)
-    \register$228  <= \$879 ;
+    \register$228  <= \$884 ;
   always @(posedge clk)
-    \register$229  <= \$880 ;
+    \register$229  <= \$885 ;
   always @(posedge clk)
-    \register$230  <= \$881 ;
+    \register$230  <= \$886 ;
   always @(posedge clk)
-    \register$231  <= \$882 ;
+    \register$231  <= \$887 ;
   always @(posedge clk)
-    \register$232  <= \$883 ;
+    \register$232  <= \$888 ;
   always @(posedge clk)
-    \register$233  <= \$884 ;
+    \register$233  <= \$889 ;
   always @(posedge clk)
-    \register$234  <= \$885 ;
+    \register$234  <= \$890 ;
   always @(posedge clk)
-    answer <= \$886 ;
+    \register$235  <= \$891 ;
+  always @(posedge clk)
+    \register$236  <= \$892 ;
+  always @(posedge clk)
+    answer <= \$893 ;
   assign \$1  = ~ full[6];
   assign advance = \$1  | o__ready;
   assign i__valid = \i__valid$6  & advance;
@@ -25203,13 +25276,6 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   assign \$31  = table__payload[18:3] < 5'h10;
   assign \write__en$142  = \$30  & \$31 ;
   assign \$32  = \register$151  >> \register$152 ;
-  assign \$33  = ~ \register$153 ;
-  assign \$34  = \$32  & \$33 ;
-  assign \$35  = \register$151  & \register$153 ;
-  assign \$36  = \$34  | \$35 ;
-  assign number = by_address ? \$36  : { 8'h00, \register$150  };
-  assign slot_wide = \register$155  + number[9:0];
-  assign exists = \register$157 [16:14] < 3'h4;
   \t3_node_axi.ingress.address_map.waiting  waiting (
     .clk(clk),
     .i__valid(i__valid),
@@ -25328,79 +25394,29 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$776  = full;
+    \$781  = full;
     if (advance) begin
-      \$776  = { full[5:0], \i__valid$6  };
+      \$781  = { full[5:0], \i__valid$6  };
     end
     if (rst) begin
-      \$776  = 7'h00;
+      \$781  = 7'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$777  = register;
+    \$782  = register;
     if (advance) begin
-      \$777  = \i__payload$8 [31:3];
+      \$782  = \i__payload$8 [31:3];
     end
     if (rst) begin
-      \$777  = 29'h00000000;
+      \$782  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$778  = \register$163 ;
+    \$783  = \register$163 ;
     if (advance) begin
-      \$778  = \$37 ;
-    end
-    if (rst) begin
-      \$778  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$779  = \register$164 ;
-    if (advance) begin
-      \$779  = \i__payload$8 [55:40];
-    end
-    if (rst) begin
-      \$779  = 16'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$780  = \register$165 ;
-    if (advance) begin
-      \$780  = \i__payload$8 [58:56];
-    end
-    if (rst) begin
-      \$780  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$781  = \register$166 ;
-    if (advance) begin
-      \$781  = first;
-    end
-    if (rst) begin
-      \$781  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$782  = \register$167 ;
-    if (advance) begin
-      \$782  = last;
-    end
-    if (rst) begin
-      \$782  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$783  = enable_0;
-    if (\$45 ) begin
-      \$783  = table__payload[23];
+      \$783  = \$37 ;
     end
     if (rst) begin
       \$783  = 1'h0;
@@ -25408,78 +25424,48 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$784  = base_0;
-    if (\$53 ) begin
-      \$784  = table__payload[54:23];
-    end
-    if (rst) begin
-      \$784  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$785  = limit_0;
-    if (\$61 ) begin
-      \$785  = table__payload[54:23];
-    end
-    if (rst) begin
-      \$785  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$786  = inside_2;
+    \$784  = \register$164 ;
     if (advance) begin
-      \$786 [0] = \$70 ;
-      \$786 [1] = \$112 ;
-      \$786 [2] = \$154 ;
-      \$786 [3] = \$196 ;
-      \$786 [4] = \$238 ;
-      \$786 [5] = \$280 ;
-      \$786 [6] = \$322 ;
-      \$786 [7] = \$364 ;
-      \$786 [8] = \$406 ;
-      \$786 [9] = \$448 ;
-      \$786 [10] = \$490 ;
-      \$786 [11] = \$532 ;
-      \$786 [12] = \$574 ;
-      \$786 [13] = \$616 ;
-      \$786 [14] = \$658 ;
-      \$786 [15] = \$700 ;
+      \$784  = \i__payload$8 [55:40];
     end
     if (rst) begin
-      \$786  = 16'h0000;
+      \$784  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$787  = touches_2;
+    \$785  = \register$165 ;
     if (advance) begin
-      \$787 [0] = \$79 ;
-      \$787 [1] = \$121 ;
-      \$787 [2] = \$163 ;
-      \$787 [3] = \$205 ;
-      \$787 [4] = \$247 ;
-      \$787 [5] = \$289 ;
-      \$787 [6] = \$331 ;
-      \$787 [7] = \$373 ;
-      \$787 [8] = \$415 ;
-      \$787 [9] = \$457 ;
-      \$787 [10] = \$499 ;
-      \$787 [11] = \$541 ;
-      \$787 [12] = \$583 ;
-      \$787 [13] = \$625 ;
-      \$787 [14] = \$667 ;
-      \$787 [15] = \$709 ;
+      \$785  = \i__payload$8 [58:56];
     end
     if (rst) begin
-      \$787  = 16'h0000;
+      \$785  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$788  = enable_1;
-    if (\$87 ) begin
+    \$786  = \register$166 ;
+    if (advance) begin
+      \$786  = first;
+    end
+    if (rst) begin
+      \$786  = 3'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$787  = \register$167 ;
+    if (advance) begin
+      \$787  = last;
+    end
+    if (rst) begin
+      \$787  = 3'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$788  = enable_0;
+    if (\$45 ) begin
       \$788  = table__payload[23];
     end
     if (rst) begin
@@ -25488,8 +25474,8 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$789  = base_1;
-    if (\$95 ) begin
+    \$789  = base_0;
+    if (\$53 ) begin
       \$789  = table__payload[54:23];
     end
     if (rst) begin
@@ -25498,8 +25484,8 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$790  = limit_1;
-    if (\$103 ) begin
+    \$790  = limit_0;
+    if (\$61 ) begin
       \$790  = table__payload[54:23];
     end
     if (rst) begin
@@ -25508,48 +25494,78 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$791  = enable_2;
-    if (\$129 ) begin
-      \$791  = table__payload[23];
+    \$791  = inside_2;
+    if (advance) begin
+      \$791 [0] = \$70 ;
+      \$791 [1] = \$112 ;
+      \$791 [2] = \$154 ;
+      \$791 [3] = \$196 ;
+      \$791 [4] = \$238 ;
+      \$791 [5] = \$280 ;
+      \$791 [6] = \$322 ;
+      \$791 [7] = \$364 ;
+      \$791 [8] = \$406 ;
+      \$791 [9] = \$448 ;
+      \$791 [10] = \$490 ;
+      \$791 [11] = \$532 ;
+      \$791 [12] = \$574 ;
+      \$791 [13] = \$616 ;
+      \$791 [14] = \$658 ;
+      \$791 [15] = \$700 ;
     end
     if (rst) begin
-      \$791  = 1'h0;
+      \$791  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$792  = base_2;
-    if (\$137 ) begin
-      \$792  = table__payload[54:23];
+    \$792  = touches_2;
+    if (advance) begin
+      \$792 [0] = \$79 ;
+      \$792 [1] = \$121 ;
+      \$792 [2] = \$163 ;
+      \$792 [3] = \$205 ;
+      \$792 [4] = \$247 ;
+      \$792 [5] = \$289 ;
+      \$792 [6] = \$331 ;
+      \$792 [7] = \$373 ;
+      \$792 [8] = \$415 ;
+      \$792 [9] = \$457 ;
+      \$792 [10] = \$499 ;
+      \$792 [11] = \$541 ;
+      \$792 [12] = \$583 ;
+      \$792 [13] = \$625 ;
+      \$792 [14] = \$667 ;
+      \$792 [15] = \$709 ;
     end
     if (rst) begin
-      \$792  = 32'd0;
+      \$792  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$793  = limit_2;
-    if (\$145 ) begin
-      \$793  = table__payload[54:23];
+    \$793  = enable_1;
+    if (\$87 ) begin
+      \$793  = table__payload[23];
     end
     if (rst) begin
-      \$793  = 32'd0;
+      \$793  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$794  = enable_3;
-    if (\$171 ) begin
-      \$794  = table__payload[23];
+    \$794  = base_1;
+    if (\$95 ) begin
+      \$794  = table__payload[54:23];
     end
     if (rst) begin
-      \$794  = 1'h0;
+      \$794  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$795  = base_3;
-    if (\$179 ) begin
+    \$795  = limit_1;
+    if (\$103 ) begin
       \$795  = table__payload[54:23];
     end
     if (rst) begin
@@ -25558,28 +25574,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$796  = limit_3;
-    if (\$187 ) begin
-      \$796  = table__payload[54:23];
+    \$796  = enable_2;
+    if (\$129 ) begin
+      \$796  = table__payload[23];
     end
     if (rst) begin
-      \$796  = 32'd0;
+      \$796  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$797  = enable_4;
-    if (\$213 ) begin
-      \$797  = table__payload[23];
+    \$797  = base_2;
+    if (\$137 ) begin
+      \$797  = table__payload[54:23];
     end
     if (rst) begin
-      \$797  = 1'h0;
+      \$797  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$798  = base_4;
-    if (\$221 ) begin
+    \$798  = limit_2;
+    if (\$145 ) begin
       \$798  = table__payload[54:23];
     end
     if (rst) begin
@@ -25588,28 +25604,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$799  = limit_4;
-    if (\$229 ) begin
-      \$799  = table__payload[54:23];
+    \$799  = enable_3;
+    if (\$171 ) begin
+      \$799  = table__payload[23];
     end
     if (rst) begin
-      \$799  = 32'd0;
+      \$799  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$800  = enable_5;
-    if (\$255 ) begin
-      \$800  = table__payload[23];
+    \$800  = base_3;
+    if (\$179 ) begin
+      \$800  = table__payload[54:23];
     end
     if (rst) begin
-      \$800  = 1'h0;
+      \$800  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$801  = base_5;
-    if (\$263 ) begin
+    \$801  = limit_3;
+    if (\$187 ) begin
       \$801  = table__payload[54:23];
     end
     if (rst) begin
@@ -25618,28 +25634,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$802  = limit_5;
-    if (\$271 ) begin
-      \$802  = table__payload[54:23];
+    \$802  = enable_4;
+    if (\$213 ) begin
+      \$802  = table__payload[23];
     end
     if (rst) begin
-      \$802  = 32'd0;
+      \$802  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$803  = enable_6;
-    if (\$297 ) begin
-      \$803  = table__payload[23];
+    \$803  = base_4;
+    if (\$221 ) begin
+      \$803  = table__payload[54:23];
     end
     if (rst) begin
-      \$803  = 1'h0;
+      \$803  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$804  = base_6;
-    if (\$305 ) begin
+    \$804  = limit_4;
+    if (\$229 ) begin
       \$804  = table__payload[54:23];
     end
     if (rst) begin
@@ -25648,28 +25664,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$805  = limit_6;
-    if (\$313 ) begin
-      \$805  = table__payload[54:23];
+    \$805  = enable_5;
+    if (\$255 ) begin
+      \$805  = table__payload[23];
     end
     if (rst) begin
-      \$805  = 32'd0;
+      \$805  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$806  = enable_7;
-    if (\$339 ) begin
-      \$806  = table__payload[23];
+    \$806  = base_5;
+    if (\$263 ) begin
+      \$806  = table__payload[54:23];
     end
     if (rst) begin
-      \$806  = 1'h0;
+      \$806  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$807  = base_7;
-    if (\$347 ) begin
+    \$807  = limit_5;
+    if (\$271 ) begin
       \$807  = table__payload[54:23];
     end
     if (rst) begin
@@ -25678,28 +25694,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$808  = limit_7;
-    if (\$355 ) begin
-      \$808  = table__payload[54:23];
+    \$808  = enable_6;
+    if (\$297 ) begin
+      \$808  = table__payload[23];
     end
     if (rst) begin
-      \$808  = 32'd0;
+      \$808  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$809  = enable_8;
-    if (\$381 ) begin
-      \$809  = table__payload[23];
+    \$809  = base_6;
+    if (\$305 ) begin
+      \$809  = table__payload[54:23];
     end
     if (rst) begin
-      \$809  = 1'h0;
+      \$809  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$810  = base_8;
-    if (\$389 ) begin
+    \$810  = limit_6;
+    if (\$313 ) begin
       \$810  = table__payload[54:23];
     end
     if (rst) begin
@@ -25708,28 +25724,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$811  = limit_8;
-    if (\$397 ) begin
-      \$811  = table__payload[54:23];
+    \$811  = enable_7;
+    if (\$339 ) begin
+      \$811  = table__payload[23];
     end
     if (rst) begin
-      \$811  = 32'd0;
+      \$811  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$812  = enable_9;
-    if (\$423 ) begin
-      \$812  = table__payload[23];
+    \$812  = base_7;
+    if (\$347 ) begin
+      \$812  = table__payload[54:23];
     end
     if (rst) begin
-      \$812  = 1'h0;
+      \$812  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$813  = base_9;
-    if (\$431 ) begin
+    \$813  = limit_7;
+    if (\$355 ) begin
       \$813  = table__payload[54:23];
     end
     if (rst) begin
@@ -25738,28 +25754,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$814  = limit_9;
-    if (\$439 ) begin
-      \$814  = table__payload[54:23];
+    \$814  = enable_8;
+    if (\$381 ) begin
+      \$814  = table__payload[23];
     end
     if (rst) begin
-      \$814  = 32'd0;
+      \$814  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$815  = enable_10;
-    if (\$465 ) begin
-      \$815  = table__payload[23];
+    \$815  = base_8;
+    if (\$389 ) begin
+      \$815  = table__payload[54:23];
     end
     if (rst) begin
-      \$815  = 1'h0;
+      \$815  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$816  = base_10;
-    if (\$473 ) begin
+    \$816  = limit_8;
+    if (\$397 ) begin
       \$816  = table__payload[54:23];
     end
     if (rst) begin
@@ -25768,28 +25784,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$817  = limit_10;
-    if (\$481 ) begin
-      \$817  = table__payload[54:23];
+    \$817  = enable_9;
+    if (\$423 ) begin
+      \$817  = table__payload[23];
     end
     if (rst) begin
-      \$817  = 32'd0;
+      \$817  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$818  = enable_11;
-    if (\$507 ) begin
-      \$818  = table__payload[23];
+    \$818  = base_9;
+    if (\$431 ) begin
+      \$818  = table__payload[54:23];
     end
     if (rst) begin
-      \$818  = 1'h0;
+      \$818  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$819  = base_11;
-    if (\$515 ) begin
+    \$819  = limit_9;
+    if (\$439 ) begin
       \$819  = table__payload[54:23];
     end
     if (rst) begin
@@ -25798,28 +25814,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$820  = limit_11;
-    if (\$523 ) begin
-      \$820  = table__payload[54:23];
+    \$820  = enable_10;
+    if (\$465 ) begin
+      \$820  = table__payload[23];
     end
     if (rst) begin
-      \$820  = 32'd0;
+      \$820  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$821  = enable_12;
-    if (\$549 ) begin
-      \$821  = table__payload[23];
+    \$821  = base_10;
+    if (\$473 ) begin
+      \$821  = table__payload[54:23];
     end
     if (rst) begin
-      \$821  = 1'h0;
+      \$821  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$822  = base_12;
-    if (\$557 ) begin
+    \$822  = limit_10;
+    if (\$481 ) begin
       \$822  = table__payload[54:23];
     end
     if (rst) begin
@@ -25828,28 +25844,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$823  = limit_12;
-    if (\$565 ) begin
-      \$823  = table__payload[54:23];
+    \$823  = enable_11;
+    if (\$507 ) begin
+      \$823  = table__payload[23];
     end
     if (rst) begin
-      \$823  = 32'd0;
+      \$823  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$824  = enable_13;
-    if (\$591 ) begin
-      \$824  = table__payload[23];
+    \$824  = base_11;
+    if (\$515 ) begin
+      \$824  = table__payload[54:23];
     end
     if (rst) begin
-      \$824  = 1'h0;
+      \$824  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$825  = base_13;
-    if (\$599 ) begin
+    \$825  = limit_11;
+    if (\$523 ) begin
       \$825  = table__payload[54:23];
     end
     if (rst) begin
@@ -25858,28 +25874,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$826  = limit_13;
-    if (\$607 ) begin
-      \$826  = table__payload[54:23];
+    \$826  = enable_12;
+    if (\$549 ) begin
+      \$826  = table__payload[23];
     end
     if (rst) begin
-      \$826  = 32'd0;
+      \$826  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$827  = enable_14;
-    if (\$633 ) begin
-      \$827  = table__payload[23];
+    \$827  = base_12;
+    if (\$557 ) begin
+      \$827  = table__payload[54:23];
     end
     if (rst) begin
-      \$827  = 1'h0;
+      \$827  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$828  = base_14;
-    if (\$641 ) begin
+    \$828  = limit_12;
+    if (\$565 ) begin
       \$828  = table__payload[54:23];
     end
     if (rst) begin
@@ -25888,28 +25904,28 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$829  = limit_14;
-    if (\$649 ) begin
-      \$829  = table__payload[54:23];
+    \$829  = enable_13;
+    if (\$591 ) begin
+      \$829  = table__payload[23];
     end
     if (rst) begin
-      \$829  = 32'd0;
+      \$829  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$830  = enable_15;
-    if (\$675 ) begin
-      \$830  = table__payload[23];
+    \$830  = base_13;
+    if (\$599 ) begin
+      \$830  = table__payload[54:23];
     end
     if (rst) begin
-      \$830  = 1'h0;
+      \$830  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$831  = base_15;
-    if (\$683 ) begin
+    \$831  = limit_13;
+    if (\$607 ) begin
       \$831  = table__payload[54:23];
     end
     if (rst) begin
@@ -25918,109 +25934,109 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$832  = limit_15;
+    \$832  = enable_14;
+    if (\$633 ) begin
+      \$832  = table__payload[23];
+    end
+    if (rst) begin
+      \$832  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$833  = base_14;
+    if (\$641 ) begin
+      \$833  = table__payload[54:23];
+    end
+    if (rst) begin
+      \$833  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$834  = limit_14;
+    if (\$649 ) begin
+      \$834  = table__payload[54:23];
+    end
+    if (rst) begin
+      \$834  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$835  = enable_15;
+    if (\$675 ) begin
+      \$835  = table__payload[23];
+    end
+    if (rst) begin
+      \$835  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$836  = base_15;
+    if (\$683 ) begin
+      \$836  = table__payload[54:23];
+    end
+    if (rst) begin
+      \$836  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$837  = limit_15;
     if (\$691 ) begin
-      \$832  = table__payload[54:23];
+      \$837  = table__payload[54:23];
     end
     if (rst) begin
-      \$832  = 32'd0;
+      \$837  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$833  = \register$185 ;
+    \$838  = \register$185 ;
     if (advance) begin
-      \$833  = \$710 ;
+      \$838  = \$710 ;
     end
     if (rst) begin
-      \$833  = 1'h0;
+      \$838  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$834  = \register$186 ;
+    \$839  = \register$186 ;
     if (advance) begin
-      \$834  = \$714 ;
+      \$839  = \$714 ;
     end
     if (rst) begin
-      \$834  = 1'h0;
+      \$839  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$835  = \register$187 ;
+    \$840  = \register$187 ;
     if (advance) begin
-      \$835  = register;
+      \$840  = register;
     end
     if (rst) begin
-      \$835  = 29'h00000000;
+      \$840  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$836  = \register$188 ;
+    \$841  = \register$188 ;
     if (advance) begin
-      \$836  = \register$187 ;
+      \$841  = \register$187 ;
     end
     if (rst) begin
-      \$836  = 29'h00000000;
+      \$841  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$837  = \register$189 ;
+    \$842  = \register$189 ;
     if (advance) begin
-      \$837  = \register$166 ;
-    end
-    if (rst) begin
-      \$837  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$838  = \register$190 ;
-    if (advance) begin
-      \$838  = \register$189 ;
-    end
-    if (rst) begin
-      \$838  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$839  = \register$191 ;
-    if (advance) begin
-      \$839  = \register$164 ;
-    end
-    if (rst) begin
-      \$839  = 16'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$840  = \register$192 ;
-    if (advance) begin
-      \$840  = \register$191 ;
-    end
-    if (rst) begin
-      \$840  = 16'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$841  = \register$193 ;
-    if (advance) begin
-      \$841  = \register$165 ;
-    end
-    if (rst) begin
-      \$841  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$842  = \register$194 ;
-    if (advance) begin
-      \$842  = \register$193 ;
+      \$842  = \register$166 ;
     end
     if (rst) begin
       \$842  = 3'h0;
@@ -26028,219 +26044,219 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$843  = \register$195 ;
+    \$843  = \register$190 ;
     if (advance) begin
-      \$843  = control_3;
+      \$843  = \register$189 ;
     end
     if (rst) begin
-      \$843  = 17'h00000;
+      \$843  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$844  = \register$196 ;
+    \$844  = \register$191 ;
     if (advance) begin
-      \$844  = \read__data$197 ;
+      \$844  = \register$164 ;
     end
     if (rst) begin
-      \$844  = 10'h000;
+      \$844  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$845  = \register$198 ;
+    \$845  = \register$192 ;
     if (advance) begin
-      \$845  = geometry_3[21:16];
+      \$845  = \register$191 ;
     end
     if (rst) begin
-      \$845  = 6'h00;
+      \$845  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$846  = \register$199 ;
+    \$846  = \register$193 ;
     if (advance) begin
-      \$846  = geometry_3[13:8];
+      \$846  = \register$165 ;
     end
     if (rst) begin
-      \$846  = 6'h00;
+      \$846  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$847  = \register$200 ;
+    \$847  = \register$194 ;
     if (advance) begin
-      \$847  = \$717 ;
+      \$847  = \register$193 ;
     end
     if (rst) begin
-      \$847  = 6'h00;
+      \$847  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$848  = \register$201 ;
+    \$848  = \register$195 ;
     if (advance) begin
-      \$848  = \$718 [31:0];
+      \$848  = control_3;
     end
     if (rst) begin
-      \$848  = 32'd0;
+      \$848  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$849  = \register$203 ;
+    \$849  = \register$196 ;
     if (advance) begin
-      \$849  = \$720 ;
+      \$849  = \read__data$197 ;
     end
     if (rst) begin
-      \$849  = 24'h000000;
+      \$849  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$850  = \register$204 ;
+    \$850  = \register$198 ;
     if (advance) begin
-      \$850  = \$721 [28:0];
+      \$850  = geometry_3[21:16];
     end
     if (rst) begin
-      \$850  = 29'h00000000;
+      \$850  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$851  = \register$206 ;
+    \$851  = \register$199 ;
     if (advance) begin
-      \$851  = \$722 [15:0];
+      \$851  = geometry_3[13:8];
     end
     if (rst) begin
-      \$851  = 16'h0000;
+      \$851  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$852  = \register$148 ;
+    \$852  = \register$200 ;
     if (advance) begin
-      \$852  = \register$195 ;
+      \$852  = \$717 ;
     end
     if (rst) begin
-      \$852  = 17'h00000;
+      \$852  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$853  = \register$155 ;
+    \$853  = \register$201 ;
     if (advance) begin
-      \$853  = \register$196 ;
+      \$853  = \$718 [31:0];
     end
     if (rst) begin
-      \$853  = 10'h000;
+      \$853  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$854  = \register$152 ;
+    \$854  = \register$203 ;
     if (advance) begin
-      \$854  = \register$199 ;
+      \$854  = \$720 ;
     end
     if (rst) begin
-      \$854  = 6'h00;
+      \$854  = 24'h000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$855  = \register$153 ;
+    \$855  = \register$204 ;
     if (advance) begin
-      \$855  = { \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739 , \$738 , \$737 , \$736 , \$735 , \$734 , \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726 , \$725 , \$724 , \$723  };
+      \$855  = \$723 ;
     end
     if (rst) begin
-      \$855  = 32'd0;
+      \$855  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$856  = \register$151 ;
+    \$856  = \register$205 ;
     if (advance) begin
-      \$856  = \$755 ;
+      \$856  = \$724 [28:0];
     end
     if (rst) begin
-      \$856  = 32'd0;
+      \$856  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$857  = \register$150 ;
+    \$857  = \register$207 ;
     if (advance) begin
-      \$857  = \register$203 ;
+      \$857  = \$725 [15:0];
     end
     if (rst) begin
-      \$857  = 24'h000000;
+      \$857  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$858  = \register$208 ;
+    \$858  = \register$148 ;
     if (advance) begin
-      \$858  = \register$192 ;
+      \$858  = \register$195 ;
     end
     if (rst) begin
-      \$858  = 16'h0000;
+      \$858  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$859  = \register$209 ;
+    \$859  = \register$155 ;
     if (advance) begin
-      \$859  = \register$208 ;
+      \$859  = \register$196 ;
     end
     if (rst) begin
-      \$859  = 16'h0000;
+      \$859  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$860  = \register$210 ;
+    \$860  = \register$152 ;
     if (advance) begin
-      \$860  = \register$194 ;
+      \$860  = \register$199 ;
     end
     if (rst) begin
-      \$860  = 3'h0;
+      \$860  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$861  = \register$211 ;
+    \$861  = \register$153 ;
     if (advance) begin
-      \$861  = \register$210 ;
+      \$861  = { \$757 , \$756 , \$755 , \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739 , \$738 , \$737 , \$736 , \$735 , \$734 , \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726  };
     end
     if (rst) begin
-      \$861  = 3'h0;
+      \$861  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$862  = \register$157 ;
+    \$862  = \register$151 ;
     if (advance) begin
-      \$862  = \register$148 ;
+      \$862  = \$758 ;
     end
     if (rst) begin
-      \$862  = 17'h00000;
+      \$862  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$863  = \register$212 ;
+    \$863  = \register$150 ;
     if (advance) begin
-      \$863  = slot_wide[9:0];
+      \$863  = \register$203 ;
     end
     if (rst) begin
-      \$863  = 10'h000;
+      \$863  = 24'h000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$864  = \register$213 ;
+    \$864  = \register$209 ;
     if (advance) begin
-      \$864  = \$759 ;
+      \$864  = \register$204 ;
     end
     if (rst) begin
       \$864  = 1'h0;
@@ -26248,19 +26264,19 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$865  = \register$214 ;
+    \$865  = \register$210 ;
     if (advance) begin
-      \$865  = \$762 ;
+      \$865  = \register$192 ;
     end
     if (rst) begin
-      \$865  = 1'h0;
+      \$865  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$866  = \register$215 ;
+    \$866  = \register$211 ;
     if (advance) begin
-      \$866  = \$763 ;
+      \$866  = \register$210 ;
     end
     if (rst) begin
       \$866  = 16'h0000;
@@ -26268,9 +26284,9 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$867  = \register$216 ;
+    \$867  = \register$212 ;
     if (advance) begin
-      \$867  = \$764 ;
+      \$867  = \register$194 ;
     end
     if (rst) begin
       \$867  = 3'h0;
@@ -26278,39 +26294,39 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$868  = \register$217 ;
+    \$868  = \register$213 ;
     if (advance) begin
-      \$868  = \register$163 ;
+      \$868  = \register$212 ;
     end
     if (rst) begin
-      \$868  = 1'h0;
+      \$868  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$869  = \register$218 ;
+    \$869  = \register$157 ;
     if (advance) begin
-      \$869  = \register$217 ;
+      \$869  = \register$148 ;
     end
     if (rst) begin
-      \$869  = 1'h0;
+      \$869  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$870  = \register$219 ;
+    \$870  = \register$214 ;
     if (advance) begin
-      \$870  = \register$218 ;
+      \$870  = slot_wide[9:0];
     end
     if (rst) begin
-      \$870  = 1'h0;
+      \$870  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$871  = \register$220 ;
+    \$871  = \register$215 ;
     if (advance) begin
-      \$871  = \register$219 ;
+      \$871  = \$764 ;
     end
     if (rst) begin
       \$871  = 1'h0;
@@ -26318,9 +26334,9 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$872  = \register$221 ;
+    \$872  = \register$216 ;
     if (advance) begin
-      \$872  = \register$220 ;
+      \$872  = \$767 ;
     end
     if (rst) begin
       \$872  = 1'h0;
@@ -26328,29 +26344,29 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$873  = \register$222 ;
+    \$873  = \register$217 ;
     if (advance) begin
-      \$873  = \register$185 ;
+      \$873  = \$768 ;
     end
     if (rst) begin
-      \$873  = 1'h0;
+      \$873  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$874  = \register$223 ;
+    \$874  = \register$218 ;
     if (advance) begin
-      \$874  = \register$222 ;
+      \$874  = \$769 ;
     end
     if (rst) begin
-      \$874  = 1'h0;
+      \$874  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$875  = \register$224 ;
+    \$875  = \register$219 ;
     if (advance) begin
-      \$875  = \register$223 ;
+      \$875  = \register$163 ;
     end
     if (rst) begin
       \$875  = 1'h0;
@@ -26358,9 +26374,9 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$876  = \register$225 ;
+    \$876  = \register$220 ;
     if (advance) begin
-      \$876  = \register$186 ;
+      \$876  = \register$219 ;
     end
     if (rst) begin
       \$876  = 1'h0;
@@ -26368,9 +26384,9 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$877  = \register$226 ;
+    \$877  = \register$221 ;
     if (advance) begin
-      \$877  = \register$225 ;
+      \$877  = \register$220 ;
     end
     if (rst) begin
       \$877  = 1'h0;
@@ -26378,9 +26394,9 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$878  = \register$227 ;
+    \$878  = \register$222 ;
     if (advance) begin
-      \$878  = \register$226 ;
+      \$878  = \register$221 ;
     end
     if (rst) begin
       \$878  = 1'h0;
@@ -26388,101 +26404,171 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$879  = \register$228 ;
+    \$879  = \register$223 ;
     if (advance) begin
-      \$879  = \register$188 ;
+      \$879  = \register$222 ;
     end
     if (rst) begin
-      \$879  = 29'h00000000;
+      \$879  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$880  = \register$229 ;
+    \$880  = \register$224 ;
     if (advance) begin
-      \$880  = \register$228 ;
+      \$880  = \register$185 ;
     end
     if (rst) begin
-      \$880  = 29'h00000000;
+      \$880  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$881  = \register$230 ;
+    \$881  = \register$225 ;
     if (advance) begin
-      \$881  = \register$229 ;
+      \$881  = \register$224 ;
     end
     if (rst) begin
-      \$881  = 29'h00000000;
+      \$881  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$882  = \register$231 ;
+    \$882  = \register$226 ;
     if (advance) begin
-      \$882  = \register$204 ;
+      \$882  = \register$225 ;
     end
     if (rst) begin
-      \$882  = 29'h00000000;
+      \$882  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$883  = \register$232 ;
+    \$883  = \register$227 ;
     if (advance) begin
-      \$883  = \register$231 ;
+      \$883  = \register$186 ;
     end
     if (rst) begin
-      \$883  = 29'h00000000;
+      \$883  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$884  = \register$233 ;
+    \$884  = \register$228 ;
     if (advance) begin
-      \$884  = \register$206 ;
+      \$884  = \register$227 ;
     end
     if (rst) begin
-      \$884  = 16'h0000;
+      \$884  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$885  = \register$234 ;
+    \$885  = \register$229 ;
     if (advance) begin
-      \$885  = \register$233 ;
+      \$885  = \register$228 ;
     end
     if (rst) begin
-      \$885  = 16'h0000;
+      \$885  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
-    \$886  = answer;
+    \$886  = \register$230 ;
     if (advance) begin
-      \$886 [0] = \register$221 ;
-      \$886 [1] = \register$224 ;
-      \$886 [2] = \register$227 ;
-      \$886 [4:3] = \register$157 [2:1];
-      \$886 [6:5] = \register$157 [5:4];
-      \$886 [7] = \register$157 [6];
-      \$886 [8] = \register$157 [7];
-      \$886 [9] = \register$157 [8];
-      \$886 [10] = \register$157 [9];
-      \$886 [12:11] = \register$157 [15:14];
-      \$886 [13] = \$766 ;
-      \$886 [17:14] = \$767 [4:1];
-      \$886 [27:18] = \register$212 ;
-      \$886 [43:28] = \register$215 ;
-      \$886 [46:44] = \register$216 ;
-      \$886 [47] = \register$214 ;
-      \$886 [48] = \$775 ;
-      \$886 [64:49] = \register$234 ;
-      \$886 [96:68] = \register$230 ;
-      \$886 [128:100] = \register$232 ;
+      \$886  = \register$188 ;
     end
     if (rst) begin
-      \$886  = 218'h0000000000000000000000000000000000000000000000000000000;
+      \$886  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$887  = \register$231 ;
+    if (advance) begin
+      \$887  = \register$230 ;
+    end
+    if (rst) begin
+      \$887  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$888  = \register$232 ;
+    if (advance) begin
+      \$888  = \register$231 ;
+    end
+    if (rst) begin
+      \$888  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$889  = \register$233 ;
+    if (advance) begin
+      \$889  = \register$205 ;
+    end
+    if (rst) begin
+      \$889  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$890  = \register$234 ;
+    if (advance) begin
+      \$890  = \register$233 ;
+    end
+    if (rst) begin
+      \$890  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$891  = \register$235 ;
+    if (advance) begin
+      \$891  = \register$207 ;
+    end
+    if (rst) begin
+      \$891  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$892  = \register$236 ;
+    if (advance) begin
+      \$892  = \register$235 ;
+    end
+    if (rst) begin
+      \$892  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    \$893  = answer;
+    if (advance) begin
+      \$893 [0] = \register$223 ;
+      \$893 [1] = \register$226 ;
+      \$893 [2] = \register$229 ;
+      \$893 [4:3] = \register$157 [2:1];
+      \$893 [6:5] = \register$157 [5:4];
+      \$893 [7] = \register$157 [6];
+      \$893 [8] = \register$157 [7];
+      \$893 [9] = \register$157 [8];
+      \$893 [10] = \register$157 [9];
+      \$893 [12:11] = \register$157 [15:14];
+      \$893 [13] = \$771 ;
+      \$893 [17:14] = \$772 [4:1];
+      \$893 [27:18] = \register$214 ;
+      \$893 [43:28] = \register$217 ;
+      \$893 [46:44] = \register$218 ;
+      \$893 [47] = \register$216 ;
+      \$893 [48] = \$780 ;
+      \$893 [64:49] = \register$236 ;
+      \$893 [96:68] = \register$232 ;
+      \$893 [128:100] = \register$234 ;
+    end
+    if (rst) begin
+      \$893  = 218'h0000000000000000000000000000000000000000000000000000000;
     end
   end
   assign i__ready = advance;
@@ -27013,7 +27099,7 @@ module \t3_node_axi.ingress.buffer (clk, rst, i__ready, o__valid, o__payload, wr
   assign \read__data.last  = o__payload[72];
 endmodule
 
-module \t3_node_axi.outgoing (rst, b__valid, \port$5825$0 , o__ready, o__valid, o__payload, a__ready, b__ready, b__payload, \port$9970$0 , \port$9972$0 , a__valid, clk);
+module \t3_node_axi.outgoing (rst, b__valid, \port$5831$0 , o__ready, o__valid, o__payload, a__ready, b__ready, b__payload, \port$9991$0 , \port$9993$0 , a__valid, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$46 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$46 <= 1'b0;
   wire \$1 ;
@@ -27076,19 +27162,19 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5825$0 , o__ready, o__valid, 
   wire o__ready;
   output o__valid;
   wire o__valid;
-  input [31:0] \port$5825$0 ;
-  wire [31:0] \port$5825$0 ;
-  input [29:0] \port$9970$0 ;
-  wire [29:0] \port$9970$0 ;
-  input [72:0] \port$9972$0 ;
-  wire [72:0] \port$9972$0 ;
+  input [31:0] \port$5831$0 ;
+  wire [31:0] \port$5831$0 ;
+  input [29:0] \port$9991$0 ;
+  wire [29:0] \port$9991$0 ;
+  input [72:0] \port$9993$0 ;
+  wire [72:0] \port$9993$0 ;
   reg previous = 1'h0;
   input rst;
   wire rst;
   reg second;
   reg under_way = 1'h0;
   assign o__valid = second ? b__valid : a__valid;
-  assign o__payload = second ? b__payload : { \port$9972$0 , \port$5825$0 , \port$9970$0  };
+  assign o__payload = second ? b__payload : { \port$9993$0 , \port$5831$0 , \port$9991$0  };
   assign \$3  = ~ second;
   assign a__ready = o__ready & \$3 ;
   assign b__ready = o__ready & second;
@@ -27147,7 +27233,7 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5825$0 , o__ready, o__valid, 
       \$7  = 1'h0;
     end
   end
-  assign a__payload = { \port$9972$0 , \port$5825$0 , \port$9970$0  };
+  assign a__payload = { \port$9993$0 , \port$5831$0 , \port$9991$0  };
   assign \o__payload.op  = o__payload[1:0];
   assign \o__payload.dtype  = o__payload[3:2];
   assign \o__payload.tracked  = o__payload[4];
@@ -27159,17 +27245,17 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5825$0 , o__ready, o__valid, 
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \a__payload.op  = \port$9970$0 [1:0];
-  assign \a__payload.dtype  = \port$9970$0 [3:2];
-  assign \a__payload.tracked  = \port$9970$0 [4];
-  assign \a__payload.plan  = \port$9970$0 [6:5];
-  assign \a__payload.epoch  = \port$9970$0 [10:7];
-  assign \a__payload.wg  = \port$9970$0 [26:11];
-  assign \a__payload.wf  = \port$9970$0 [29:27];
-  assign \a__payload.address  = \port$5825$0 ;
-  assign \a__payload.data  = \port$9972$0 [63:0];
-  assign \a__payload.strobe  = \port$9972$0 [71:64];
-  assign \a__payload.last  = \port$9972$0 [72];
+  assign \a__payload.op  = \port$9991$0 [1:0];
+  assign \a__payload.dtype  = \port$9991$0 [3:2];
+  assign \a__payload.tracked  = \port$9991$0 [4];
+  assign \a__payload.plan  = \port$9991$0 [6:5];
+  assign \a__payload.epoch  = \port$9991$0 [10:7];
+  assign \a__payload.wg  = \port$9991$0 [26:11];
+  assign \a__payload.wf  = \port$9991$0 [29:27];
+  assign \a__payload.address  = \port$5831$0 ;
+  assign \a__payload.data  = \port$9993$0 [63:0];
+  assign \a__payload.strobe  = \port$9993$0 [71:64];
+  assign \a__payload.last  = \port$9993$0 [72];
   assign \b__payload.op  = b__payload[1:0];
   assign \b__payload.dtype  = b__payload[3:2];
   assign \b__payload.tracked  = b__payload[4];
@@ -29363,7 +29449,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   assign status[0] = plans[0];
 endmodule
 
-module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, r__valid, o__ready, \o__ready$50 , aw__payload, w__payload, ar__payload, \port$8577$0 , \port$8579$0 , busy
+module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, r__valid, o__ready, \o__ready$50 , aw__payload, w__payload, ar__payload, \port$8588$0 , \port$8590$0 , busy
 , error__valid, error__payload, b__valid, b__payload, r__payload, bytes, stall, remote__valid, remote__payload, compute__valid, compute__payload, read__payload, commit__payload, plans, table__payload, aw__valid);
   reg \$auto$verilog_backend.cc:2355:dump_module$48 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$48 <= 1'b0;
@@ -29793,11 +29879,11 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
   (* init = 4'h0 *)
-  output [3:0] \port$8577$0 ;
-  wire [3:0] \port$8577$0 ;
+  output [3:0] \port$8588$0 ;
+  wire [3:0] \port$8588$0 ;
   (* init = 5'h00 *)
-  output [4:0] \port$8579$0 ;
-  wire [4:0] \port$8579$0 ;
+  output [4:0] \port$8590$0 ;
+  wire [4:0] \port$8590$0 ;
   output [70:0] r__payload;
   wire [70:0] r__payload;
   wire [70:0] \r__payload$25 ;
@@ -30207,8 +30293,8 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign policy = 2'h0;
   assign routed__valid = taken;
   assign events = { stall, \$83 , bytes, \$81  };
-  assign \port$8577$0  = \$81 ;
-  assign \port$8579$0  = \$83 ;
+  assign \port$8588$0  = \$81 ;
+  assign \port$8590$0  = \$83 ;
   assign \aw__payload.id  = aw__payload[3:0];
   assign \aw__payload.addr  = aw__payload[35:4];
   assign \aw__payload.len  = aw__payload[43:36];
@@ -30667,13 +30753,13 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   wire \$170 ;
   wire \$171 ;
   wire \$172 ;
-  wire [6:0] \$1728 ;
   wire \$173 ;
-  wire [6:0] \$1732 ;
-  wire [6:0] \$1737 ;
   wire \$174 ;
-  wire [6:0] \$1742 ;
+  wire [6:0] \$1740 ;
+  wire [6:0] \$1744 ;
+  wire [6:0] \$1749 ;
   wire \$175 ;
+  wire [6:0] \$1754 ;
   wire \$176 ;
   wire \$177 ;
   wire \$178 ;
@@ -31280,11 +31366,11 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   wire [22:0] \$719 ;
   wire \$72 ;
   wire [23:0] \$720 ;
-  wire [29:0] \$721 ;
-  wire [29:0] \$722 ;
+  wire [2:0] \$721 ;
+  wire \$722 ;
   wire \$723 ;
-  wire \$724 ;
-  wire \$725 ;
+  wire [29:0] \$724 ;
+  wire [29:0] \$725 ;
   wire \$726 ;
   wire \$727 ;
   wire \$728 ;
@@ -31317,153 +31403,160 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   wire \$752 ;
   wire \$753 ;
   wire \$754 ;
-  wire [31:0] \$755 ;
+  wire \$755 ;
   wire \$756 ;
   wire \$757 ;
-  wire \$758 ;
+  wire [31:0] \$758 ;
   wire \$759 ;
   wire \$76 ;
   wire \$760 ;
   wire \$761 ;
   wire \$762 ;
-  wire [15:0] \$763 ;
-  wire [2:0] \$764 ;
-  wire [24:0] \$765 ;
+  wire \$763 ;
+  wire \$764 ;
+  wire \$765 ;
   wire \$766 ;
-  wire [24:0] \$767 ;
-  wire \$768 ;
-  wire \$769 ;
+  wire \$767 ;
+  wire [15:0] \$768 ;
+  wire [2:0] \$769 ;
   wire \$77 ;
   wire [24:0] \$770 ;
   wire \$771 ;
-  wire \$772 ;
-  wire [24:0] \$773 ;
+  wire [24:0] \$772 ;
+  wire \$773 ;
   wire \$774 ;
-  wire \$775 ;
-  reg [6:0] \$776 ;
-  reg [28:0] \$777 ;
-  reg \$778 ;
-  reg [15:0] \$779 ;
+  wire [24:0] \$775 ;
+  wire \$776 ;
+  wire \$777 ;
+  wire [24:0] \$778 ;
+  wire \$779 ;
   wire \$78 ;
-  reg [2:0] \$780 ;
-  reg [2:0] \$781 ;
-  reg [2:0] \$782 ;
+  wire \$780 ;
+  reg [6:0] \$781 ;
+  reg [28:0] \$782 ;
   reg \$783 ;
-  reg [31:0] \$784 ;
-  reg [31:0] \$785 ;
-  reg [15:0] \$786 ;
-  reg [15:0] \$787 ;
+  reg [15:0] \$784 ;
+  reg [2:0] \$785 ;
+  reg [2:0] \$786 ;
+  reg [2:0] \$787 ;
   reg \$788 ;
   reg [31:0] \$789 ;
   wire \$79 ;
   reg [31:0] \$790 ;
-  reg \$791 ;
-  reg [31:0] \$792 ;
-  reg [31:0] \$793 ;
-  reg \$794 ;
+  reg [15:0] \$791 ;
+  reg [15:0] \$792 ;
+  reg \$793 ;
+  reg [31:0] \$794 ;
   reg [31:0] \$795 ;
-  reg [31:0] \$796 ;
-  reg \$797 ;
+  reg \$796 ;
+  reg [31:0] \$797 ;
   reg [31:0] \$798 ;
-  reg [31:0] \$799 ;
+  reg \$799 ;
   wire \$8 ;
   wire \$80 ;
-  reg \$800 ;
+  reg [31:0] \$800 ;
   reg [31:0] \$801 ;
-  reg [31:0] \$802 ;
-  reg \$803 ;
+  reg \$802 ;
+  reg [31:0] \$803 ;
   reg [31:0] \$804 ;
-  reg [31:0] \$805 ;
-  reg \$806 ;
+  reg \$805 ;
+  reg [31:0] \$806 ;
   reg [31:0] \$807 ;
-  reg [31:0] \$808 ;
-  reg \$809 ;
+  reg \$808 ;
+  reg [31:0] \$809 ;
   wire \$81 ;
   reg [31:0] \$810 ;
-  reg [31:0] \$811 ;
-  reg \$812 ;
+  reg \$811 ;
+  reg [31:0] \$812 ;
   reg [31:0] \$813 ;
-  reg [31:0] \$814 ;
-  reg \$815 ;
+  reg \$814 ;
+  reg [31:0] \$815 ;
   reg [31:0] \$816 ;
-  reg [31:0] \$817 ;
-  reg \$818 ;
+  reg \$817 ;
+  reg [31:0] \$818 ;
   reg [31:0] \$819 ;
   wire \$82 ;
-  reg [31:0] \$820 ;
-  reg \$821 ;
+  reg \$820 ;
+  reg [31:0] \$821 ;
   reg [31:0] \$822 ;
-  reg [31:0] \$823 ;
-  reg \$824 ;
+  reg \$823 ;
+  reg [31:0] \$824 ;
   reg [31:0] \$825 ;
-  reg [31:0] \$826 ;
-  reg \$827 ;
+  reg \$826 ;
+  reg [31:0] \$827 ;
   reg [31:0] \$828 ;
-  reg [31:0] \$829 ;
+  reg \$829 ;
   wire \$83 ;
-  reg \$830 ;
+  reg [31:0] \$830 ;
   reg [31:0] \$831 ;
-  reg [31:0] \$832 ;
-  reg \$833 ;
-  reg \$834 ;
-  reg [28:0] \$835 ;
-  reg [28:0] \$836 ;
-  reg [2:0] \$837 ;
-  reg [2:0] \$838 ;
-  reg [15:0] \$839 ;
+  reg \$832 ;
+  reg [31:0] \$833 ;
+  reg [31:0] \$834 ;
+  reg \$835 ;
+  reg [31:0] \$836 ;
+  reg [31:0] \$837 ;
+  reg \$838 ;
+  reg \$839 ;
   wire \$84 ;
-  reg [15:0] \$840 ;
-  reg [2:0] \$841 ;
+  reg [28:0] \$840 ;
+  reg [28:0] \$841 ;
   reg [2:0] \$842 ;
-  reg [16:0] \$843 ;
-  reg [9:0] \$844 ;
-  reg [5:0] \$845 ;
-  reg [5:0] \$846 ;
-  reg [5:0] \$847 ;
-  reg [31:0] \$848 ;
-  reg [23:0] \$849 ;
+  reg [2:0] \$843 ;
+  reg [15:0] \$844 ;
+  reg [15:0] \$845 ;
+  reg [2:0] \$846 ;
+  reg [2:0] \$847 ;
+  reg [16:0] \$848 ;
+  reg [9:0] \$849 ;
   wire \$85 ;
-  reg [28:0] \$850 ;
-  reg [15:0] \$851 ;
-  reg [16:0] \$852 ;
-  reg [9:0] \$853 ;
-  reg [5:0] \$854 ;
-  reg [31:0] \$855 ;
-  reg [31:0] \$856 ;
-  reg [23:0] \$857 ;
-  reg [15:0] \$858 ;
-  reg [15:0] \$859 ;
+  reg [5:0] \$850 ;
+  reg [5:0] \$851 ;
+  reg [5:0] \$852 ;
+  reg [31:0] \$853 ;
+  reg [23:0] \$854 ;
+  reg \$855 ;
+  reg [28:0] \$856 ;
+  reg [15:0] \$857 ;
+  reg [16:0] \$858 ;
+  reg [9:0] \$859 ;
   wire \$86 ;
-  reg [2:0] \$860 ;
-  reg [2:0] \$861 ;
-  reg [16:0] \$862 ;
-  reg [9:0] \$863 ;
+  reg [5:0] \$860 ;
+  reg [31:0] \$861 ;
+  reg [31:0] \$862 ;
+  reg [23:0] \$863 ;
   reg \$864 ;
-  reg \$865 ;
+  reg [15:0] \$865 ;
   reg [15:0] \$866 ;
   reg [2:0] \$867 ;
-  reg \$868 ;
-  reg \$869 ;
+  reg [2:0] \$868 ;
+  reg [16:0] \$869 ;
   wire \$87 ;
-  reg \$870 ;
+  reg [9:0] \$870 ;
   reg \$871 ;
   reg \$872 ;
-  reg \$873 ;
-  reg \$874 ;
+  reg [15:0] \$873 ;
+  reg [2:0] \$874 ;
   reg \$875 ;
   reg \$876 ;
   reg \$877 ;
   reg \$878 ;
-  reg [28:0] \$879 ;
+  reg \$879 ;
   wire \$88 ;
-  reg [28:0] \$880 ;
-  reg [28:0] \$881 ;
-  reg [28:0] \$882 ;
-  reg [28:0] \$883 ;
-  reg [15:0] \$884 ;
-  reg [15:0] \$885 ;
-  reg [206:0] \$886 ;
+  reg \$880 ;
+  reg \$881 ;
+  reg \$882 ;
+  reg \$883 ;
+  reg \$884 ;
+  reg \$885 ;
+  reg [28:0] \$886 ;
+  reg [28:0] \$887 ;
+  reg [28:0] \$888 ;
+  reg [28:0] \$889 ;
   wire \$89 ;
+  reg [28:0] \$890 ;
+  reg [15:0] \$891 ;
+  reg [15:0] \$892 ;
+  reg [206:0] \$893 ;
   wire \$9 ;
   wire \$90 ;
   wire \$91 ;
@@ -31742,8 +31835,8 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   wire [21:0] \read__data$126 ;
   wire [9:0] \read__data$197 ;
   wire [31:0] \read__data$202 ;
-  wire [31:0] \read__data$205 ;
-  wire [15:0] \read__data$207 ;
+  wire [31:0] \read__data$206 ;
+  wire [15:0] \read__data$208 ;
   wire read__en;
   wire \read__en$121 ;
   wire \read__en$130 ;
@@ -31813,19 +31906,19 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   reg [5:0] \register$200  = 6'h00;
   reg [31:0] \register$201  = 32'd0;
   reg [23:0] \register$203  = 24'h000000;
-  reg [28:0] \register$204  = 29'h00000000;
-  reg [15:0] \register$206  = 16'h0000;
-  reg [15:0] \register$208  = 16'h0000;
-  reg [15:0] \register$209  = 16'h0000;
-  reg [2:0] \register$210  = 3'h0;
-  reg [2:0] \register$211  = 3'h0;
-  reg [9:0] \register$212  = 10'h000;
-  reg \register$213  = 1'h0;
-  reg \register$214  = 1'h0;
-  reg [15:0] \register$215  = 16'h0000;
-  reg [2:0] \register$216  = 3'h0;
-  reg \register$217  = 1'h0;
-  reg \register$218  = 1'h0;
+  reg \register$204  = 1'h0;
+  reg [28:0] \register$205  = 29'h00000000;
+  reg [15:0] \register$207  = 16'h0000;
+  reg \register$209  = 1'h0;
+  reg [15:0] \register$210  = 16'h0000;
+  reg [15:0] \register$211  = 16'h0000;
+  reg [2:0] \register$212  = 3'h0;
+  reg [2:0] \register$213  = 3'h0;
+  reg [9:0] \register$214  = 10'h000;
+  reg \register$215  = 1'h0;
+  reg \register$216  = 1'h0;
+  reg [15:0] \register$217  = 16'h0000;
+  reg [2:0] \register$218  = 3'h0;
   reg \register$219  = 1'h0;
   reg \register$220  = 1'h0;
   reg \register$221  = 1'h0;
@@ -31835,13 +31928,15 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   reg \register$225  = 1'h0;
   reg \register$226  = 1'h0;
   reg \register$227  = 1'h0;
-  reg [28:0] \register$228  = 29'h00000000;
-  reg [28:0] \register$229  = 29'h00000000;
+  reg \register$228  = 1'h0;
+  reg \register$229  = 1'h0;
   reg [28:0] \register$230  = 29'h00000000;
   reg [28:0] \register$231  = 29'h00000000;
   reg [28:0] \register$232  = 29'h00000000;
-  reg [15:0] \register$233  = 16'h0000;
-  reg [15:0] \register$234  = 16'h0000;
+  reg [28:0] \register$233  = 29'h00000000;
+  reg [28:0] \register$234  = 29'h00000000;
+  reg [15:0] \register$235  = 16'h0000;
+  reg [15:0] \register$236  = 16'h0000;
   input rst;
   wire rst;
   wire [10:0] slot_wide;
@@ -31872,14 +31967,14 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   wire \write__en$132 ;
   wire \write__en$137 ;
   wire \write__en$142 ;
-  reg [31:0] \base_0$239  [15:0];
+  reg [31:0] \base_0$241  [15:0];
 `ifndef SYNTHESIS
-  integer base_0$239_word;
-  initial for (base_0$239_word = 0; base_0$239_word <= 15; base_0$239_word = base_0$239_word + 1) \base_0$239 [base_0$239_word] = 0;
+  integer base_0$241_word;
+  initial for (base_0$241_word = 0; base_0$241_word <= 15; base_0$241_word = base_0$241_word + 1) \base_0$241 [base_0$241_word] = 0;
 `endif
   always @(posedge clk) begin
     if (\write__en$127 )
-      \base_0$239 [table__payload[6:3]] <= table__payload[54:23];
+      \base_0$241 [table__payload[6:3]] <= table__payload[54:23];
   end
   reg [31:0] _0_;
 `ifndef SYNTHESIS
@@ -31887,7 +31982,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
 `endif
   always @(posedge clk) begin
     if (advance) begin
-      _0_ <= \base_0$239 [chosen];
+      _0_ <= \base_0$241 [chosen];
     end
   end
   assign \read__data$202  = _0_;
@@ -31928,7 +32023,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
       _2_ <= delta_0[chosen];
     end
   end
-  assign \read__data$205  = _2_;
+  assign \read__data$206  = _2_;
   reg [9:0] first_tile_0 [15:0];
 `ifndef SYNTHESIS
   integer first_tile_0_word;
@@ -31985,7 +32080,14 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
       _5_ <= touch_offset_0[chosen];
     end
   end
-  assign \read__data$207  = _5_;
+  assign \read__data$208  = _5_;
+  assign \$33  = ~ \register$153 ;
+  assign \$34  = \$32  & \$33 ;
+  assign \$35  = \register$151  & \register$153 ;
+  assign \$36  = \$34  | \$35 ;
+  assign number = by_address ? \$36  : { 8'h00, \register$150  };
+  assign slot_wide = \register$155  + number[9:0];
+  assign exists = \register$157 [16:14] < 3'h4;
   assign \$37  = | \i__payload$8 [39:32];
   assign \$38  = table__payload[2:0] == 1'h1;
   assign \$39  = table__valid & \$38 ;
@@ -32670,287 +32772,296 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   assign \$718  = { \register$188 , \register$190  } - \read__data$202 ;
   assign \$719  = \register$192  << control_3[12:10];
   assign \$720  = \$719  + \register$194 ;
-  assign \$721  = \register$188  + \read__data$205 [31:3];
-  assign \$722  = \register$188  + \read__data$207 ;
-  assign \$723  = \register$200  > 1'h0;
-  assign \$724  = \register$200  > 1'h1;
-  assign \$725  = \register$200  > 2'h2;
-  assign \$726  = \register$200  > 2'h3;
-  assign \$727  = \register$200  > 3'h4;
-  assign \$728  = \register$200  > 3'h5;
-  assign \$729  = \register$200  > 3'h6;
-  assign \$730  = \register$200  > 3'h7;
-  assign \$731  = \register$200  > 4'h8;
-  assign \$732  = \register$200  > 4'h9;
-  assign \$733  = \register$200  > 4'ha;
-  assign \$734  = \register$200  > 4'hb;
-  assign \$735  = \register$200  > 4'hc;
-  assign \$736  = \register$200  > 4'hd;
-  assign \$737  = \register$200  > 4'he;
-  assign \$738  = \register$200  > 4'hf;
-  assign \$739  = \register$200  > 5'h10;
-  assign \$740  = \register$200  > 5'h11;
-  assign \$741  = \register$200  > 5'h12;
-  assign \$742  = \register$200  > 5'h13;
-  assign \$743  = \register$200  > 5'h14;
-  assign \$744  = \register$200  > 5'h15;
-  assign \$745  = \register$200  > 5'h16;
-  assign \$746  = \register$200  > 5'h17;
-  assign \$747  = \register$200  > 5'h18;
-  assign \$748  = \register$200  > 5'h19;
-  assign \$749  = \register$200  > 5'h1a;
-  assign \$750  = \register$200  > 5'h1b;
-  assign \$751  = \register$200  > 5'h1c;
-  assign \$752  = \register$200  > 5'h1d;
-  assign \$753  = \register$200  > 5'h1e;
-  assign \$754  = \register$200  > 5'h1f;
-  assign \$755  = \register$201  >> \register$198 ;
-  assign \$756  = | number[31:10];
-  assign \$757  = ~ \$756 ;
-  assign \$758  = slot_wide < 11'h400;
-  assign \$759  = \$757  & \$758 ;
-  assign \$760  = | number[31:16];
-  assign \$761  = by_address & \$760 ;
-  assign \$762  = ~ \$761 ;
-  assign \$763  = by_address ? number[15:0] : \register$209 ;
-  assign \$764  = by_address ? 3'h0 : \register$211 ;
-  assign \$1728  = \register$157 [15:14] * 5'h19;
-  assign \$765  = plans >> \$1728 ;
-  assign \$766  = \$765 [0] & exists;
-  assign \$1732  = \register$157 [15:14] * 5'h19;
-  assign \$767  = plans >> \$1732 ;
-  assign \$768  = \register$213  & \register$214 ;
-  assign \$769  = \$768  & exists;
-  assign \$1737  = \register$157 [15:14] * 5'h19;
-  assign \$770  = plans >> \$1737 ;
-  assign \$771  = \register$212  >= \$770 [14:5];
-  assign \$772  = \$769  & \$771 ;
-  assign \$1742  = \register$157 [15:14] * 5'h19;
-  assign \$773  = plans >> \$1742 ;
-  assign \$774  = \register$212  <= \$773 [24:15];
-  assign \$775  = \$772  & \$774 ;
+  assign \$721  = \register$194  >> control_3[12:10];
+  assign \$722  = | \$721 ;
+  assign \$723  = ~ \$722 ;
+  assign \$724  = \register$188  + \read__data$206 [31:3];
+  assign \$725  = \register$188  + \read__data$208 ;
+  assign \$726  = \register$200  > 1'h0;
+  assign \$727  = \register$200  > 1'h1;
+  assign \$728  = \register$200  > 2'h2;
+  assign \$729  = \register$200  > 2'h3;
+  assign \$730  = \register$200  > 3'h4;
+  assign \$731  = \register$200  > 3'h5;
+  assign \$732  = \register$200  > 3'h6;
+  assign \$733  = \register$200  > 3'h7;
+  assign \$734  = \register$200  > 4'h8;
+  assign \$735  = \register$200  > 4'h9;
+  assign \$736  = \register$200  > 4'ha;
+  assign \$737  = \register$200  > 4'hb;
+  assign \$738  = \register$200  > 4'hc;
+  assign \$739  = \register$200  > 4'hd;
+  assign \$740  = \register$200  > 4'he;
+  assign \$741  = \register$200  > 4'hf;
+  assign \$742  = \register$200  > 5'h10;
+  assign \$743  = \register$200  > 5'h11;
+  assign \$744  = \register$200  > 5'h12;
+  assign \$745  = \register$200  > 5'h13;
+  assign \$746  = \register$200  > 5'h14;
+  assign \$747  = \register$200  > 5'h15;
+  assign \$748  = \register$200  > 5'h16;
+  assign \$749  = \register$200  > 5'h17;
+  assign \$750  = \register$200  > 5'h18;
+  assign \$751  = \register$200  > 5'h19;
+  assign \$752  = \register$200  > 5'h1a;
+  assign \$753  = \register$200  > 5'h1b;
+  assign \$754  = \register$200  > 5'h1c;
+  assign \$755  = \register$200  > 5'h1d;
+  assign \$756  = \register$200  > 5'h1e;
+  assign \$757  = \register$200  > 5'h1f;
+  assign \$758  = \register$201  >> \register$198 ;
+  assign \$759  = | number[31:10];
+  assign \$760  = ~ \$759 ;
+  assign \$761  = slot_wide < 11'h400;
+  assign \$762  = \$760  & \$761 ;
+  assign \$763  = by_address | \register$209 ;
+  assign \$764  = \$762  & \$763 ;
+  assign \$765  = | number[31:16];
+  assign \$766  = by_address & \$765 ;
+  assign \$767  = ~ \$766 ;
+  assign \$768  = by_address ? number[15:0] : \register$211 ;
+  assign \$769  = by_address ? 3'h0 : \register$213 ;
+  assign \$1740  = \register$157 [15:14] * 5'h19;
+  assign \$770  = plans >> \$1740 ;
+  assign \$771  = \$770 [0] & exists;
+  assign \$1744  = \register$157 [15:14] * 5'h19;
+  assign \$772  = plans >> \$1744 ;
+  assign \$773  = \register$215  & \register$216 ;
+  assign \$774  = \$773  & exists;
+  assign \$1749  = \register$157 [15:14] * 5'h19;
+  assign \$775  = plans >> \$1749 ;
+  assign \$776  = \register$214  >= \$775 [14:5];
+  assign \$777  = \$774  & \$776 ;
+  assign \$1754  = \register$157 [15:14] * 5'h19;
+  assign \$778  = plans >> \$1754 ;
+  assign \$779  = \register$214  <= \$778 [24:15];
+  assign \$780  = \$777  & \$779 ;
   always @(posedge clk)
-    full <= \$776 ;
+    full <= \$781 ;
   always @(posedge clk)
-    register <= \$777 ;
+    register <= \$782 ;
   always @(posedge clk)
-    \register$163  <= \$778 ;
+    \register$163  <= \$783 ;
   always @(posedge clk)
-    \register$164  <= \$779 ;
+    \register$164  <= \$784 ;
   always @(posedge clk)
-    \register$165  <= \$780 ;
+    \register$165  <= \$785 ;
   always @(posedge clk)
-    \register$166  <= \$781 ;
+    \register$166  <= \$786 ;
   always @(posedge clk)
-    \register$167  <= \$782 ;
+    \register$167  <= \$787 ;
   always @(posedge clk)
-    enable_0 <= \$783 ;
+    enable_0 <= \$788 ;
   always @(posedge clk)
-    base_0 <= \$784 ;
+    base_0 <= \$789 ;
   always @(posedge clk)
-    limit_0 <= \$785 ;
+    limit_0 <= \$790 ;
   always @(posedge clk)
-    inside_2 <= \$786 ;
+    inside_2 <= \$791 ;
   always @(posedge clk)
-    touches_2 <= \$787 ;
+    touches_2 <= \$792 ;
   always @(posedge clk)
-    enable_1 <= \$788 ;
+    enable_1 <= \$793 ;
   always @(posedge clk)
-    base_1 <= \$789 ;
+    base_1 <= \$794 ;
   always @(posedge clk)
-    limit_1 <= \$790 ;
+    limit_1 <= \$795 ;
   always @(posedge clk)
-    enable_2 <= \$791 ;
+    enable_2 <= \$796 ;
   always @(posedge clk)
-    base_2 <= \$792 ;
+    base_2 <= \$797 ;
   always @(posedge clk)
-    limit_2 <= \$793 ;
+    limit_2 <= \$798 ;
   always @(posedge clk)
-    enable_3 <= \$794 ;
+    enable_3 <= \$799 ;
   always @(posedge clk)
-    base_3 <= \$795 ;
+    base_3 <= \$800 ;
   always @(posedge clk)
-    limit_3 <= \$796 ;
+    limit_3 <= \$801 ;
   always @(posedge clk)
-    enable_4 <= \$797 ;
+    enable_4 <= \$802 ;
   always @(posedge clk)
-    base_4 <= \$798 ;
+    base_4 <= \$803 ;
   always @(posedge clk)
-    limit_4 <= \$799 ;
+    limit_4 <= \$804 ;
   always @(posedge clk)
-    enable_5 <= \$800 ;
+    enable_5 <= \$805 ;
   always @(posedge clk)
-    base_5 <= \$801 ;
+    base_5 <= \$806 ;
   always @(posedge clk)
-    limit_5 <= \$802 ;
+    limit_5 <= \$807 ;
   always @(posedge clk)
-    enable_6 <= \$803 ;
+    enable_6 <= \$808 ;
   always @(posedge clk)
-    base_6 <= \$804 ;
+    base_6 <= \$809 ;
   always @(posedge clk)
-    limit_6 <= \$805 ;
+    limit_6 <= \$810 ;
   always @(posedge clk)
-    enable_7 <= \$806 ;
+    enable_7 <= \$811 ;
   always @(posedge clk)
-    base_7 <= \$807 ;
+    base_7 <= \$812 ;
   always @(posedge clk)
-    limit_7 <= \$808 ;
+    limit_7 <= \$813 ;
   always @(posedge clk)
-    enable_8 <= \$809 ;
+    enable_8 <= \$814 ;
   always @(posedge clk)
-    base_8 <= \$810 ;
+    base_8 <= \$815 ;
   always @(posedge clk)
-    limit_8 <= \$811 ;
+    limit_8 <= \$816 ;
   always @(posedge clk)
-    enable_9 <= \$812 ;
+    enable_9 <= \$817 ;
   always @(posedge clk)
-    base_9 <= \$813 ;
+    base_9 <= \$818 ;
   always @(posedge clk)
-    limit_9 <= \$814 ;
+    limit_9 <= \$819 ;
   always @(posedge clk)
-    enable_10 <= \$815 ;
+    enable_10 <= \$820 ;
   always @(posedge clk)
-    base_10 <= \$816 ;
+    base_10 <= \$821 ;
   always @(posedge clk)
-    limit_10 <= \$817 ;
+    limit_10 <= \$822 ;
   always @(posedge clk)
-    enable_11 <= \$818 ;
+    enable_11 <= \$823 ;
   always @(posedge clk)
-    base_11 <= \$819 ;
+    base_11 <= \$824 ;
   always @(posedge clk)
-    limit_11 <= \$820 ;
+    limit_11 <= \$825 ;
   always @(posedge clk)
-    enable_12 <= \$821 ;
+    enable_12 <= \$826 ;
   always @(posedge clk)
-    base_12 <= \$822 ;
+    base_12 <= \$827 ;
   always @(posedge clk)
-    limit_12 <= \$823 ;
+    limit_12 <= \$828 ;
   always @(posedge clk)
-    enable_13 <= \$824 ;
+    enable_13 <= \$829 ;
   always @(posedge clk)
-    base_13 <= \$825 ;
+    base_13 <= \$830 ;
   always @(posedge clk)
-    limit_13 <= \$826 ;
+    limit_13 <= \$831 ;
   always @(posedge clk)
-    enable_14 <= \$827 ;
+    enable_14 <= \$832 ;
   always @(posedge clk)
-    base_14 <= \$828 ;
+    base_14 <= \$833 ;
   always @(posedge clk)
-    limit_14 <= \$829 ;
+    limit_14 <= \$834 ;
   always @(posedge clk)
-    enable_15 <= \$830 ;
+    enable_15 <= \$835 ;
   always @(posedge clk)
-    base_15 <= \$831 ;
+    base_15 <= \$836 ;
   always @(posedge clk)
-    limit_15 <= \$832 ;
+    limit_15 <= \$837 ;
   always @(posedge clk)
-    \register$185  <= \$833 ;
+    \register$185  <= \$838 ;
   always @(posedge clk)
-    \register$186  <= \$834 ;
+    \register$186  <= \$839 ;
   always @(posedge clk)
-    \register$187  <= \$835 ;
+    \register$187  <= \$840 ;
   always @(posedge clk)
-    \register$188  <= \$836 ;
+    \register$188  <= \$841 ;
   always @(posedge clk)
-    \register$189  <= \$837 ;
+    \register$189  <= \$842 ;
   always @(posedge clk)
-    \register$190  <= \$838 ;
+    \register$190  <= \$843 ;
   always @(posedge clk)
-    \register$191  <= \$839 ;
+    \register$191  <= \$844 ;
   always @(posedge clk)
-    \register$192  <= \$840 ;
+    \register$192  <= \$845 ;
   always @(posedge clk)
-    \register$193  <= \$841 ;
+    \register$193  <= \$846 ;
   always @(posedge clk)
-    \register$194  <= \$842 ;
+    \register$194  <= \$847 ;
   always @(posedge clk)
-    \register$195  <= \$843 ;
+    \register$195  <= \$848 ;
   always @(posedge clk)
-    \register$196  <= \$844 ;
+    \register$196  <= \$849 ;
   always @(posedge clk)
-    \register$198  <= \$845 ;
+    \register$198  <= \$850 ;
   always @(posedge clk)
-    \register$199  <= \$846 ;
+    \register$199  <= \$851 ;
   always @(posedge clk)
-    \register$200  <= \$847 ;
+    \register$200  <= \$852 ;
   always @(posedge clk)
-    \register$201  <= \$848 ;
+    \register$201  <= \$853 ;
   always @(posedge clk)
-    \register$203  <= \$849 ;
+    \register$203  <= \$854 ;
   always @(posedge clk)
-    \register$204  <= \$850 ;
+    \register$204  <= \$855 ;
   always @(posedge clk)
-    \register$206  <= \$851 ;
+    \register$205  <= \$856 ;
   always @(posedge clk)
-    \register$148  <= \$852 ;
+    \register$207  <= \$857 ;
   always @(posedge clk)
-    \register$155  <= \$853 ;
+    \register$148  <= \$858 ;
   always @(posedge clk)
-    \register$152  <= \$854 ;
+    \register$155  <= \$859 ;
   always @(posedge clk)
-    \register$153  <= \$855 ;
+    \register$152  <= \$860 ;
   always @(posedge clk)
-    \register$151  <= \$856 ;
+    \register$153  <= \$861 ;
   always @(posedge clk)
-    \register$150  <= \$857 ;
+    \register$151  <= \$862 ;
   always @(posedge clk)
-    \register$208  <= \$858 ;
+    \register$150  <= \$863 ;
   always @(posedge clk)
-    \register$209  <= \$859 ;
+    \register$209  <= \$864 ;
   always @(posedge clk)
-    \register$210  <= \$860 ;
+    \register$210  <= \$865 ;
   always @(posedge clk)
-    \register$211  <= \$861 ;
+    \register$211  <= \$866 ;
   always @(posedge clk)
-    \register$157  <= \$862 ;
+    \register$212  <= \$867 ;
   always @(posedge clk)
-    \register$212  <= \$863 ;
+    \register$213  <= \$868 ;
   always @(posedge clk)
-    \register$213  <= \$864 ;
+    \register$157  <= \$869 ;
   always @(posedge clk)
-    \register$214  <= \$865 ;
+    \register$214  <= \$870 ;
   always @(posedge clk)
-    \register$215  <= \$866 ;
+    \register$215  <= \$871 ;
   always @(posedge clk)
-    \register$216  <= \$867 ;
+    \register$216  <= \$872 ;
   always @(posedge clk)
-    \register$217  <= \$868 ;
+    \register$217  <= \$873 ;
   always @(posedge clk)
-    \register$218  <= \$869 ;
+    \register$218  <= \$874 ;
   always @(posedge clk)
-    \register$219  <= \$870 ;
+    \register$219  <= \$875 ;
   always @(posedge clk)
-    \register$220  <= \$871 ;
+    \register$220  <= \$876 ;
   always @(posedge clk)
-    \register$221  <= \$872 ;
+    \register$221  <= \$877 ;
   always @(posedge clk)
-    \register$222  <= \$873 ;
+    \register$222  <= \$878 ;
   always @(posedge clk)
-    \register$223  <= \$874 ;
+    \register$223  <= \$879 ;
   always @(posedge clk)
-    \register$224  <= \$875 ;
+    \register$224  <= \$880 ;
   always @(posedge clk)
-    \register$225  <= \$876 ;
+    \register$225  <= \$881 ;
   always @(posedge clk)
-    \register$226  <= \$877 ;
+    \register$226  <= \$882 ;
   always @(posedge clk)
-    \register$227  <= \$878 ;
+    \register$227  <= \$883 ;
   always @(posedge clk)
-    \register$228  <= \$879 ;
+    \register$228  <= \$884 ;
   always @(posedge clk)
-    \register$229  <= \$880 ;
+    \register$229  <= \$885 ;
   always @(posedge clk)
-    \register$230  <= \$881 ;
+    \register$230  <= \$886 ;
   always @(posedge clk)
-    \register$231  <= \$882 ;
+    \register$231  <= \$887 ;
   always @(posedge clk)
-    \register$232  <= \$883 ;
+    \register$232  <= \$888 ;
   always @(posedge clk)
-    \register$233  <= \$884 ;
+    \register$233  <= \$889 ;
   always @(posedge clk)
-    \register$234  <= \$885 ;
+    \register$234  <= \$890 ;
   always @(posedge clk)
-    answer <= \$886 ;
+    \register$235  <= \$891 ;
+  always @(posedge clk)
+    \register$236  <= \$892 ;
+  always @(posedge clk)
+    answer <= \$893 ;
   assign \$1  = ~ full[6];
   assign advance = \$1  | o__ready;
   assign i__valid = \i__valid$6  & advance;
@@ -33056,13 +33167,6 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   assign \$31  = table__payload[18:3] < 5'h10;
   assign \write__en$142  = \$30  & \$31 ;
   assign \$32  = \register$151  >> \register$152 ;
-  assign \$33  = ~ \register$153 ;
-  assign \$34  = \$32  & \$33 ;
-  assign \$35  = \register$151  & \register$153 ;
-  assign \$36  = \$34  | \$35 ;
-  assign number = by_address ? \$36  : { 8'h00, \register$150  };
-  assign slot_wide = \register$155  + number[9:0];
-  assign exists = \register$157 [16:14] < 3'h4;
   \t3_node_axi.producer.address_map.waiting  waiting (
     .clk(clk),
     .i__valid(i__valid),
@@ -33181,79 +33285,29 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$776  = full;
+    \$781  = full;
     if (advance) begin
-      \$776  = { full[5:0], \i__valid$6  };
+      \$781  = { full[5:0], \i__valid$6  };
     end
     if (rst) begin
-      \$776  = 7'h00;
+      \$781  = 7'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$777  = register;
+    \$782  = register;
     if (advance) begin
-      \$777  = \i__payload$8 [31:3];
+      \$782  = \i__payload$8 [31:3];
     end
     if (rst) begin
-      \$777  = 29'h00000000;
+      \$782  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$778  = \register$163 ;
+    \$783  = \register$163 ;
     if (advance) begin
-      \$778  = \$37 ;
-    end
-    if (rst) begin
-      \$778  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$779  = \register$164 ;
-    if (advance) begin
-      \$779  = \i__payload$8 [55:40];
-    end
-    if (rst) begin
-      \$779  = 16'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$780  = \register$165 ;
-    if (advance) begin
-      \$780  = \i__payload$8 [58:56];
-    end
-    if (rst) begin
-      \$780  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$781  = \register$166 ;
-    if (advance) begin
-      \$781  = first;
-    end
-    if (rst) begin
-      \$781  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$782  = \register$167 ;
-    if (advance) begin
-      \$782  = last;
-    end
-    if (rst) begin
-      \$782  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$783  = enable_0;
-    if (\$45 ) begin
-      \$783  = table__payload[23];
+      \$783  = \$37 ;
     end
     if (rst) begin
       \$783  = 1'h0;
@@ -33261,78 +33315,48 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$784  = base_0;
-    if (\$53 ) begin
-      \$784  = table__payload[54:23];
-    end
-    if (rst) begin
-      \$784  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$785  = limit_0;
-    if (\$61 ) begin
-      \$785  = table__payload[54:23];
-    end
-    if (rst) begin
-      \$785  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$786  = inside_2;
+    \$784  = \register$164 ;
     if (advance) begin
-      \$786 [0] = \$70 ;
-      \$786 [1] = \$112 ;
-      \$786 [2] = \$154 ;
-      \$786 [3] = \$196 ;
-      \$786 [4] = \$238 ;
-      \$786 [5] = \$280 ;
-      \$786 [6] = \$322 ;
-      \$786 [7] = \$364 ;
-      \$786 [8] = \$406 ;
-      \$786 [9] = \$448 ;
-      \$786 [10] = \$490 ;
-      \$786 [11] = \$532 ;
-      \$786 [12] = \$574 ;
-      \$786 [13] = \$616 ;
-      \$786 [14] = \$658 ;
-      \$786 [15] = \$700 ;
+      \$784  = \i__payload$8 [55:40];
     end
     if (rst) begin
-      \$786  = 16'h0000;
+      \$784  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$787  = touches_2;
+    \$785  = \register$165 ;
     if (advance) begin
-      \$787 [0] = \$79 ;
-      \$787 [1] = \$121 ;
-      \$787 [2] = \$163 ;
-      \$787 [3] = \$205 ;
-      \$787 [4] = \$247 ;
-      \$787 [5] = \$289 ;
-      \$787 [6] = \$331 ;
-      \$787 [7] = \$373 ;
-      \$787 [8] = \$415 ;
-      \$787 [9] = \$457 ;
-      \$787 [10] = \$499 ;
-      \$787 [11] = \$541 ;
-      \$787 [12] = \$583 ;
-      \$787 [13] = \$625 ;
-      \$787 [14] = \$667 ;
-      \$787 [15] = \$709 ;
+      \$785  = \i__payload$8 [58:56];
     end
     if (rst) begin
-      \$787  = 16'h0000;
+      \$785  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$788  = enable_1;
-    if (\$87 ) begin
+    \$786  = \register$166 ;
+    if (advance) begin
+      \$786  = first;
+    end
+    if (rst) begin
+      \$786  = 3'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$787  = \register$167 ;
+    if (advance) begin
+      \$787  = last;
+    end
+    if (rst) begin
+      \$787  = 3'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$788  = enable_0;
+    if (\$45 ) begin
       \$788  = table__payload[23];
     end
     if (rst) begin
@@ -33341,8 +33365,8 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$789  = base_1;
-    if (\$95 ) begin
+    \$789  = base_0;
+    if (\$53 ) begin
       \$789  = table__payload[54:23];
     end
     if (rst) begin
@@ -33351,8 +33375,8 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$790  = limit_1;
-    if (\$103 ) begin
+    \$790  = limit_0;
+    if (\$61 ) begin
       \$790  = table__payload[54:23];
     end
     if (rst) begin
@@ -33361,48 +33385,78 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$791  = enable_2;
-    if (\$129 ) begin
-      \$791  = table__payload[23];
+    \$791  = inside_2;
+    if (advance) begin
+      \$791 [0] = \$70 ;
+      \$791 [1] = \$112 ;
+      \$791 [2] = \$154 ;
+      \$791 [3] = \$196 ;
+      \$791 [4] = \$238 ;
+      \$791 [5] = \$280 ;
+      \$791 [6] = \$322 ;
+      \$791 [7] = \$364 ;
+      \$791 [8] = \$406 ;
+      \$791 [9] = \$448 ;
+      \$791 [10] = \$490 ;
+      \$791 [11] = \$532 ;
+      \$791 [12] = \$574 ;
+      \$791 [13] = \$616 ;
+      \$791 [14] = \$658 ;
+      \$791 [15] = \$700 ;
     end
     if (rst) begin
-      \$791  = 1'h0;
+      \$791  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$792  = base_2;
-    if (\$137 ) begin
-      \$792  = table__payload[54:23];
+    \$792  = touches_2;
+    if (advance) begin
+      \$792 [0] = \$79 ;
+      \$792 [1] = \$121 ;
+      \$792 [2] = \$163 ;
+      \$792 [3] = \$205 ;
+      \$792 [4] = \$247 ;
+      \$792 [5] = \$289 ;
+      \$792 [6] = \$331 ;
+      \$792 [7] = \$373 ;
+      \$792 [8] = \$415 ;
+      \$792 [9] = \$457 ;
+      \$792 [10] = \$499 ;
+      \$792 [11] = \$541 ;
+      \$792 [12] = \$583 ;
+      \$792 [13] = \$625 ;
+      \$792 [14] = \$667 ;
+      \$792 [15] = \$709 ;
     end
     if (rst) begin
-      \$792  = 32'd0;
+      \$792  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$793  = limit_2;
-    if (\$145 ) begin
-      \$793  = table__payload[54:23];
+    \$793  = enable_1;
+    if (\$87 ) begin
+      \$793  = table__payload[23];
     end
     if (rst) begin
-      \$793  = 32'd0;
+      \$793  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$794  = enable_3;
-    if (\$171 ) begin
-      \$794  = table__payload[23];
+    \$794  = base_1;
+    if (\$95 ) begin
+      \$794  = table__payload[54:23];
     end
     if (rst) begin
-      \$794  = 1'h0;
+      \$794  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$795  = base_3;
-    if (\$179 ) begin
+    \$795  = limit_1;
+    if (\$103 ) begin
       \$795  = table__payload[54:23];
     end
     if (rst) begin
@@ -33411,28 +33465,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$796  = limit_3;
-    if (\$187 ) begin
-      \$796  = table__payload[54:23];
+    \$796  = enable_2;
+    if (\$129 ) begin
+      \$796  = table__payload[23];
     end
     if (rst) begin
-      \$796  = 32'd0;
+      \$796  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$797  = enable_4;
-    if (\$213 ) begin
-      \$797  = table__payload[23];
+    \$797  = base_2;
+    if (\$137 ) begin
+      \$797  = table__payload[54:23];
     end
     if (rst) begin
-      \$797  = 1'h0;
+      \$797  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$798  = base_4;
-    if (\$221 ) begin
+    \$798  = limit_2;
+    if (\$145 ) begin
       \$798  = table__payload[54:23];
     end
     if (rst) begin
@@ -33441,28 +33495,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$799  = limit_4;
-    if (\$229 ) begin
-      \$799  = table__payload[54:23];
+    \$799  = enable_3;
+    if (\$171 ) begin
+      \$799  = table__payload[23];
     end
     if (rst) begin
-      \$799  = 32'd0;
+      \$799  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$800  = enable_5;
-    if (\$255 ) begin
-      \$800  = table__payload[23];
+    \$800  = base_3;
+    if (\$179 ) begin
+      \$800  = table__payload[54:23];
     end
     if (rst) begin
-      \$800  = 1'h0;
+      \$800  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$801  = base_5;
-    if (\$263 ) begin
+    \$801  = limit_3;
+    if (\$187 ) begin
       \$801  = table__payload[54:23];
     end
     if (rst) begin
@@ -33471,28 +33525,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$802  = limit_5;
-    if (\$271 ) begin
-      \$802  = table__payload[54:23];
+    \$802  = enable_4;
+    if (\$213 ) begin
+      \$802  = table__payload[23];
     end
     if (rst) begin
-      \$802  = 32'd0;
+      \$802  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$803  = enable_6;
-    if (\$297 ) begin
-      \$803  = table__payload[23];
+    \$803  = base_4;
+    if (\$221 ) begin
+      \$803  = table__payload[54:23];
     end
     if (rst) begin
-      \$803  = 1'h0;
+      \$803  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$804  = base_6;
-    if (\$305 ) begin
+    \$804  = limit_4;
+    if (\$229 ) begin
       \$804  = table__payload[54:23];
     end
     if (rst) begin
@@ -33501,28 +33555,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$805  = limit_6;
-    if (\$313 ) begin
-      \$805  = table__payload[54:23];
+    \$805  = enable_5;
+    if (\$255 ) begin
+      \$805  = table__payload[23];
     end
     if (rst) begin
-      \$805  = 32'd0;
+      \$805  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$806  = enable_7;
-    if (\$339 ) begin
-      \$806  = table__payload[23];
+    \$806  = base_5;
+    if (\$263 ) begin
+      \$806  = table__payload[54:23];
     end
     if (rst) begin
-      \$806  = 1'h0;
+      \$806  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$807  = base_7;
-    if (\$347 ) begin
+    \$807  = limit_5;
+    if (\$271 ) begin
       \$807  = table__payload[54:23];
     end
     if (rst) begin
@@ -33531,28 +33585,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$808  = limit_7;
-    if (\$355 ) begin
-      \$808  = table__payload[54:23];
+    \$808  = enable_6;
+    if (\$297 ) begin
+      \$808  = table__payload[23];
     end
     if (rst) begin
-      \$808  = 32'd0;
+      \$808  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$809  = enable_8;
-    if (\$381 ) begin
-      \$809  = table__payload[23];
+    \$809  = base_6;
+    if (\$305 ) begin
+      \$809  = table__payload[54:23];
     end
     if (rst) begin
-      \$809  = 1'h0;
+      \$809  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$810  = base_8;
-    if (\$389 ) begin
+    \$810  = limit_6;
+    if (\$313 ) begin
       \$810  = table__payload[54:23];
     end
     if (rst) begin
@@ -33561,28 +33615,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$811  = limit_8;
-    if (\$397 ) begin
-      \$811  = table__payload[54:23];
+    \$811  = enable_7;
+    if (\$339 ) begin
+      \$811  = table__payload[23];
     end
     if (rst) begin
-      \$811  = 32'd0;
+      \$811  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$812  = enable_9;
-    if (\$423 ) begin
-      \$812  = table__payload[23];
+    \$812  = base_7;
+    if (\$347 ) begin
+      \$812  = table__payload[54:23];
     end
     if (rst) begin
-      \$812  = 1'h0;
+      \$812  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$813  = base_9;
-    if (\$431 ) begin
+    \$813  = limit_7;
+    if (\$355 ) begin
       \$813  = table__payload[54:23];
     end
     if (rst) begin
@@ -33591,28 +33645,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$814  = limit_9;
-    if (\$439 ) begin
-      \$814  = table__payload[54:23];
+    \$814  = enable_8;
+    if (\$381 ) begin
+      \$814  = table__payload[23];
     end
     if (rst) begin
-      \$814  = 32'd0;
+      \$814  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$815  = enable_10;
-    if (\$465 ) begin
-      \$815  = table__payload[23];
+    \$815  = base_8;
+    if (\$389 ) begin
+      \$815  = table__payload[54:23];
     end
     if (rst) begin
-      \$815  = 1'h0;
+      \$815  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$816  = base_10;
-    if (\$473 ) begin
+    \$816  = limit_8;
+    if (\$397 ) begin
       \$816  = table__payload[54:23];
     end
     if (rst) begin
@@ -33621,28 +33675,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$817  = limit_10;
-    if (\$481 ) begin
-      \$817  = table__payload[54:23];
+    \$817  = enable_9;
+    if (\$423 ) begin
+      \$817  = table__payload[23];
     end
     if (rst) begin
-      \$817  = 32'd0;
+      \$817  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$818  = enable_11;
-    if (\$507 ) begin
-      \$818  = table__payload[23];
+    \$818  = base_9;
+    if (\$431 ) begin
+      \$818  = table__payload[54:23];
     end
     if (rst) begin
-      \$818  = 1'h0;
+      \$818  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$819  = base_11;
-    if (\$515 ) begin
+    \$819  = limit_9;
+    if (\$439 ) begin
       \$819  = table__payload[54:23];
     end
     if (rst) begin
@@ -33651,28 +33705,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$820  = limit_11;
-    if (\$523 ) begin
-      \$820  = table__payload[54:23];
+    \$820  = enable_10;
+    if (\$465 ) begin
+      \$820  = table__payload[23];
     end
     if (rst) begin
-      \$820  = 32'd0;
+      \$820  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$821  = enable_12;
-    if (\$549 ) begin
-      \$821  = table__payload[23];
+    \$821  = base_10;
+    if (\$473 ) begin
+      \$821  = table__payload[54:23];
     end
     if (rst) begin
-      \$821  = 1'h0;
+      \$821  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$822  = base_12;
-    if (\$557 ) begin
+    \$822  = limit_10;
+    if (\$481 ) begin
       \$822  = table__payload[54:23];
     end
     if (rst) begin
@@ -33681,28 +33735,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$823  = limit_12;
-    if (\$565 ) begin
-      \$823  = table__payload[54:23];
+    \$823  = enable_11;
+    if (\$507 ) begin
+      \$823  = table__payload[23];
     end
     if (rst) begin
-      \$823  = 32'd0;
+      \$823  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$824  = enable_13;
-    if (\$591 ) begin
-      \$824  = table__payload[23];
+    \$824  = base_11;
+    if (\$515 ) begin
+      \$824  = table__payload[54:23];
     end
     if (rst) begin
-      \$824  = 1'h0;
+      \$824  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$825  = base_13;
-    if (\$599 ) begin
+    \$825  = limit_11;
+    if (\$523 ) begin
       \$825  = table__payload[54:23];
     end
     if (rst) begin
@@ -33711,28 +33765,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$826  = limit_13;
-    if (\$607 ) begin
-      \$826  = table__payload[54:23];
+    \$826  = enable_12;
+    if (\$549 ) begin
+      \$826  = table__payload[23];
     end
     if (rst) begin
-      \$826  = 32'd0;
+      \$826  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$827  = enable_14;
-    if (\$633 ) begin
-      \$827  = table__payload[23];
+    \$827  = base_12;
+    if (\$557 ) begin
+      \$827  = table__payload[54:23];
     end
     if (rst) begin
-      \$827  = 1'h0;
+      \$827  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$828  = base_14;
-    if (\$641 ) begin
+    \$828  = limit_12;
+    if (\$565 ) begin
       \$828  = table__payload[54:23];
     end
     if (rst) begin
@@ -33741,28 +33795,28 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$829  = limit_14;
-    if (\$649 ) begin
-      \$829  = table__payload[54:23];
+    \$829  = enable_13;
+    if (\$591 ) begin
+      \$829  = table__payload[23];
     end
     if (rst) begin
-      \$829  = 32'd0;
+      \$829  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$830  = enable_15;
-    if (\$675 ) begin
-      \$830  = table__payload[23];
+    \$830  = base_13;
+    if (\$599 ) begin
+      \$830  = table__payload[54:23];
     end
     if (rst) begin
-      \$830  = 1'h0;
+      \$830  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$831  = base_15;
-    if (\$683 ) begin
+    \$831  = limit_13;
+    if (\$607 ) begin
       \$831  = table__payload[54:23];
     end
     if (rst) begin
@@ -33771,109 +33825,109 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$832  = limit_15;
+    \$832  = enable_14;
+    if (\$633 ) begin
+      \$832  = table__payload[23];
+    end
+    if (rst) begin
+      \$832  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$833  = base_14;
+    if (\$641 ) begin
+      \$833  = table__payload[54:23];
+    end
+    if (rst) begin
+      \$833  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$834  = limit_14;
+    if (\$649 ) begin
+      \$834  = table__payload[54:23];
+    end
+    if (rst) begin
+      \$834  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$835  = enable_15;
+    if (\$675 ) begin
+      \$835  = table__payload[23];
+    end
+    if (rst) begin
+      \$835  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$836  = base_15;
+    if (\$683 ) begin
+      \$836  = table__payload[54:23];
+    end
+    if (rst) begin
+      \$836  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$837  = limit_15;
     if (\$691 ) begin
-      \$832  = table__payload[54:23];
+      \$837  = table__payload[54:23];
     end
     if (rst) begin
-      \$832  = 32'd0;
+      \$837  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$833  = \register$185 ;
+    \$838  = \register$185 ;
     if (advance) begin
-      \$833  = \$710 ;
+      \$838  = \$710 ;
     end
     if (rst) begin
-      \$833  = 1'h0;
+      \$838  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$834  = \register$186 ;
+    \$839  = \register$186 ;
     if (advance) begin
-      \$834  = \$714 ;
+      \$839  = \$714 ;
     end
     if (rst) begin
-      \$834  = 1'h0;
+      \$839  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$835  = \register$187 ;
+    \$840  = \register$187 ;
     if (advance) begin
-      \$835  = register;
+      \$840  = register;
     end
     if (rst) begin
-      \$835  = 29'h00000000;
+      \$840  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$836  = \register$188 ;
+    \$841  = \register$188 ;
     if (advance) begin
-      \$836  = \register$187 ;
+      \$841  = \register$187 ;
     end
     if (rst) begin
-      \$836  = 29'h00000000;
+      \$841  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$837  = \register$189 ;
+    \$842  = \register$189 ;
     if (advance) begin
-      \$837  = \register$166 ;
-    end
-    if (rst) begin
-      \$837  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$838  = \register$190 ;
-    if (advance) begin
-      \$838  = \register$189 ;
-    end
-    if (rst) begin
-      \$838  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$839  = \register$191 ;
-    if (advance) begin
-      \$839  = \register$164 ;
-    end
-    if (rst) begin
-      \$839  = 16'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$840  = \register$192 ;
-    if (advance) begin
-      \$840  = \register$191 ;
-    end
-    if (rst) begin
-      \$840  = 16'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$841  = \register$193 ;
-    if (advance) begin
-      \$841  = \register$165 ;
-    end
-    if (rst) begin
-      \$841  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$842  = \register$194 ;
-    if (advance) begin
-      \$842  = \register$193 ;
+      \$842  = \register$166 ;
     end
     if (rst) begin
       \$842  = 3'h0;
@@ -33881,219 +33935,219 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$843  = \register$195 ;
+    \$843  = \register$190 ;
     if (advance) begin
-      \$843  = control_3;
+      \$843  = \register$189 ;
     end
     if (rst) begin
-      \$843  = 17'h00000;
+      \$843  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$844  = \register$196 ;
+    \$844  = \register$191 ;
     if (advance) begin
-      \$844  = \read__data$197 ;
+      \$844  = \register$164 ;
     end
     if (rst) begin
-      \$844  = 10'h000;
+      \$844  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$845  = \register$198 ;
+    \$845  = \register$192 ;
     if (advance) begin
-      \$845  = geometry_3[21:16];
+      \$845  = \register$191 ;
     end
     if (rst) begin
-      \$845  = 6'h00;
+      \$845  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$846  = \register$199 ;
+    \$846  = \register$193 ;
     if (advance) begin
-      \$846  = geometry_3[13:8];
+      \$846  = \register$165 ;
     end
     if (rst) begin
-      \$846  = 6'h00;
+      \$846  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$847  = \register$200 ;
+    \$847  = \register$194 ;
     if (advance) begin
-      \$847  = \$717 ;
+      \$847  = \register$193 ;
     end
     if (rst) begin
-      \$847  = 6'h00;
+      \$847  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$848  = \register$201 ;
+    \$848  = \register$195 ;
     if (advance) begin
-      \$848  = \$718 [31:0];
+      \$848  = control_3;
     end
     if (rst) begin
-      \$848  = 32'd0;
+      \$848  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$849  = \register$203 ;
+    \$849  = \register$196 ;
     if (advance) begin
-      \$849  = \$720 ;
+      \$849  = \read__data$197 ;
     end
     if (rst) begin
-      \$849  = 24'h000000;
+      \$849  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$850  = \register$204 ;
+    \$850  = \register$198 ;
     if (advance) begin
-      \$850  = \$721 [28:0];
+      \$850  = geometry_3[21:16];
     end
     if (rst) begin
-      \$850  = 29'h00000000;
+      \$850  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$851  = \register$206 ;
+    \$851  = \register$199 ;
     if (advance) begin
-      \$851  = \$722 [15:0];
+      \$851  = geometry_3[13:8];
     end
     if (rst) begin
-      \$851  = 16'h0000;
+      \$851  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$852  = \register$148 ;
+    \$852  = \register$200 ;
     if (advance) begin
-      \$852  = \register$195 ;
+      \$852  = \$717 ;
     end
     if (rst) begin
-      \$852  = 17'h00000;
+      \$852  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$853  = \register$155 ;
+    \$853  = \register$201 ;
     if (advance) begin
-      \$853  = \register$196 ;
+      \$853  = \$718 [31:0];
     end
     if (rst) begin
-      \$853  = 10'h000;
+      \$853  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$854  = \register$152 ;
+    \$854  = \register$203 ;
     if (advance) begin
-      \$854  = \register$199 ;
+      \$854  = \$720 ;
     end
     if (rst) begin
-      \$854  = 6'h00;
+      \$854  = 24'h000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$855  = \register$153 ;
+    \$855  = \register$204 ;
     if (advance) begin
-      \$855  = { \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739 , \$738 , \$737 , \$736 , \$735 , \$734 , \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726 , \$725 , \$724 , \$723  };
+      \$855  = \$723 ;
     end
     if (rst) begin
-      \$855  = 32'd0;
+      \$855  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$856  = \register$151 ;
+    \$856  = \register$205 ;
     if (advance) begin
-      \$856  = \$755 ;
+      \$856  = \$724 [28:0];
     end
     if (rst) begin
-      \$856  = 32'd0;
+      \$856  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$857  = \register$150 ;
+    \$857  = \register$207 ;
     if (advance) begin
-      \$857  = \register$203 ;
+      \$857  = \$725 [15:0];
     end
     if (rst) begin
-      \$857  = 24'h000000;
+      \$857  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$858  = \register$208 ;
+    \$858  = \register$148 ;
     if (advance) begin
-      \$858  = \register$192 ;
+      \$858  = \register$195 ;
     end
     if (rst) begin
-      \$858  = 16'h0000;
+      \$858  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$859  = \register$209 ;
+    \$859  = \register$155 ;
     if (advance) begin
-      \$859  = \register$208 ;
+      \$859  = \register$196 ;
     end
     if (rst) begin
-      \$859  = 16'h0000;
+      \$859  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$860  = \register$210 ;
+    \$860  = \register$152 ;
     if (advance) begin
-      \$860  = \register$194 ;
+      \$860  = \register$199 ;
     end
     if (rst) begin
-      \$860  = 3'h0;
+      \$860  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$861  = \register$211 ;
+    \$861  = \register$153 ;
     if (advance) begin
-      \$861  = \register$210 ;
+      \$861  = { \$757 , \$756 , \$755 , \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739 , \$738 , \$737 , \$736 , \$735 , \$734 , \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726  };
     end
     if (rst) begin
-      \$861  = 3'h0;
+      \$861  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$862  = \register$157 ;
+    \$862  = \register$151 ;
     if (advance) begin
-      \$862  = \register$148 ;
+      \$862  = \$758 ;
     end
     if (rst) begin
-      \$862  = 17'h00000;
+      \$862  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$863  = \register$212 ;
+    \$863  = \register$150 ;
     if (advance) begin
-      \$863  = slot_wide[9:0];
+      \$863  = \register$203 ;
     end
     if (rst) begin
-      \$863  = 10'h000;
+      \$863  = 24'h000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$864  = \register$213 ;
+    \$864  = \register$209 ;
     if (advance) begin
-      \$864  = \$759 ;
+      \$864  = \register$204 ;
     end
     if (rst) begin
       \$864  = 1'h0;
@@ -34101,19 +34155,19 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$865  = \register$214 ;
+    \$865  = \register$210 ;
     if (advance) begin
-      \$865  = \$762 ;
+      \$865  = \register$192 ;
     end
     if (rst) begin
-      \$865  = 1'h0;
+      \$865  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$866  = \register$215 ;
+    \$866  = \register$211 ;
     if (advance) begin
-      \$866  = \$763 ;
+      \$866  = \register$210 ;
     end
     if (rst) begin
       \$866  = 16'h0000;
@@ -34121,9 +34175,9 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$867  = \register$216 ;
+    \$867  = \register$212 ;
     if (advance) begin
-      \$867  = \$764 ;
+      \$867  = \register$194 ;
     end
     if (rst) begin
       \$867  = 3'h0;
@@ -34131,39 +34185,39 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$868  = \register$217 ;
+    \$868  = \register$213 ;
     if (advance) begin
-      \$868  = \register$163 ;
+      \$868  = \register$212 ;
     end
     if (rst) begin
-      \$868  = 1'h0;
+      \$868  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$869  = \register$218 ;
+    \$869  = \register$157 ;
     if (advance) begin
-      \$869  = \register$217 ;
+      \$869  = \register$148 ;
     end
     if (rst) begin
-      \$869  = 1'h0;
+      \$869  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$870  = \register$219 ;
+    \$870  = \register$214 ;
     if (advance) begin
-      \$870  = \register$218 ;
+      \$870  = slot_wide[9:0];
     end
     if (rst) begin
-      \$870  = 1'h0;
+      \$870  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$871  = \register$220 ;
+    \$871  = \register$215 ;
     if (advance) begin
-      \$871  = \register$219 ;
+      \$871  = \$764 ;
     end
     if (rst) begin
       \$871  = 1'h0;
@@ -34171,9 +34225,9 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$872  = \register$221 ;
+    \$872  = \register$216 ;
     if (advance) begin
-      \$872  = \register$220 ;
+      \$872  = \$767 ;
     end
     if (rst) begin
       \$872  = 1'h0;
@@ -34181,29 +34235,29 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$873  = \register$222 ;
+    \$873  = \register$217 ;
     if (advance) begin
-      \$873  = \register$185 ;
+      \$873  = \$768 ;
     end
     if (rst) begin
-      \$873  = 1'h0;
+      \$873  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$874  = \register$223 ;
+    \$874  = \register$218 ;
     if (advance) begin
-      \$874  = \register$222 ;
+      \$874  = \$769 ;
     end
     if (rst) begin
-      \$874  = 1'h0;
+      \$874  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$875  = \register$224 ;
+    \$875  = \register$219 ;
     if (advance) begin
-      \$875  = \register$223 ;
+      \$875  = \register$163 ;
     end
     if (rst) begin
       \$875  = 1'h0;
@@ -34211,9 +34265,9 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$876  = \register$225 ;
+    \$876  = \register$220 ;
     if (advance) begin
-      \$876  = \register$186 ;
+      \$876  = \register$219 ;
     end
     if (rst) begin
       \$876  = 1'h0;
@@ -34221,9 +34275,9 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$877  = \register$226 ;
+    \$877  = \register$221 ;
     if (advance) begin
-      \$877  = \register$225 ;
+      \$877  = \register$220 ;
     end
     if (rst) begin
       \$877  = 1'h0;
@@ -34231,9 +34285,9 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$878  = \register$227 ;
+    \$878  = \register$222 ;
     if (advance) begin
-      \$878  = \register$226 ;
+      \$878  = \register$221 ;
     end
     if (rst) begin
       \$878  = 1'h0;
@@ -34241,101 +34295,171 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$879  = \register$228 ;
+    \$879  = \register$223 ;
     if (advance) begin
-      \$879  = \register$188 ;
+      \$879  = \register$222 ;
     end
     if (rst) begin
-      \$879  = 29'h00000000;
+      \$879  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$880  = \register$229 ;
+    \$880  = \register$224 ;
     if (advance) begin
-      \$880  = \register$228 ;
+      \$880  = \register$185 ;
     end
     if (rst) begin
-      \$880  = 29'h00000000;
+      \$880  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$881  = \register$230 ;
+    \$881  = \register$225 ;
     if (advance) begin
-      \$881  = \register$229 ;
+      \$881  = \register$224 ;
     end
     if (rst) begin
-      \$881  = 29'h00000000;
+      \$881  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$882  = \register$231 ;
+    \$882  = \register$226 ;
     if (advance) begin
-      \$882  = \register$204 ;
+      \$882  = \register$225 ;
     end
     if (rst) begin
-      \$882  = 29'h00000000;
+      \$882  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$883  = \register$232 ;
+    \$883  = \register$227 ;
     if (advance) begin
-      \$883  = \register$231 ;
+      \$883  = \register$186 ;
     end
     if (rst) begin
-      \$883  = 29'h00000000;
+      \$883  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$884  = \register$233 ;
+    \$884  = \register$228 ;
     if (advance) begin
-      \$884  = \register$206 ;
+      \$884  = \register$227 ;
     end
     if (rst) begin
-      \$884  = 16'h0000;
+      \$884  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$885  = \register$234 ;
+    \$885  = \register$229 ;
     if (advance) begin
-      \$885  = \register$233 ;
+      \$885  = \register$228 ;
     end
     if (rst) begin
-      \$885  = 16'h0000;
+      \$885  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
-    \$886  = answer;
+    \$886  = \register$230 ;
     if (advance) begin
-      \$886 [0] = \register$221 ;
-      \$886 [1] = \register$224 ;
-      \$886 [2] = \register$227 ;
-      \$886 [4:3] = \register$157 [2:1];
-      \$886 [6:5] = \register$157 [5:4];
-      \$886 [7] = \register$157 [6];
-      \$886 [8] = \register$157 [7];
-      \$886 [9] = \register$157 [8];
-      \$886 [10] = \register$157 [9];
-      \$886 [12:11] = \register$157 [15:14];
-      \$886 [13] = \$766 ;
-      \$886 [17:14] = \$767 [4:1];
-      \$886 [27:18] = \register$212 ;
-      \$886 [43:28] = \register$215 ;
-      \$886 [46:44] = \register$216 ;
-      \$886 [47] = \register$214 ;
-      \$886 [48] = \$775 ;
-      \$886 [64:49] = \register$234 ;
-      \$886 [96:68] = \register$230 ;
-      \$886 [128:100] = \register$232 ;
+      \$886  = \register$188 ;
     end
     if (rst) begin
-      \$886  = 207'h0000000000000000000000000000000000000000000000000000;
+      \$886  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$887  = \register$231 ;
+    if (advance) begin
+      \$887  = \register$230 ;
+    end
+    if (rst) begin
+      \$887  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$888  = \register$232 ;
+    if (advance) begin
+      \$888  = \register$231 ;
+    end
+    if (rst) begin
+      \$888  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$889  = \register$233 ;
+    if (advance) begin
+      \$889  = \register$205 ;
+    end
+    if (rst) begin
+      \$889  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$890  = \register$234 ;
+    if (advance) begin
+      \$890  = \register$233 ;
+    end
+    if (rst) begin
+      \$890  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$891  = \register$235 ;
+    if (advance) begin
+      \$891  = \register$207 ;
+    end
+    if (rst) begin
+      \$891  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$892  = \register$236 ;
+    if (advance) begin
+      \$892  = \register$235 ;
+    end
+    if (rst) begin
+      \$892  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    \$893  = answer;
+    if (advance) begin
+      \$893 [0] = \register$223 ;
+      \$893 [1] = \register$226 ;
+      \$893 [2] = \register$229 ;
+      \$893 [4:3] = \register$157 [2:1];
+      \$893 [6:5] = \register$157 [5:4];
+      \$893 [7] = \register$157 [6];
+      \$893 [8] = \register$157 [7];
+      \$893 [9] = \register$157 [8];
+      \$893 [10] = \register$157 [9];
+      \$893 [12:11] = \register$157 [15:14];
+      \$893 [13] = \$771 ;
+      \$893 [17:14] = \$772 [4:1];
+      \$893 [27:18] = \register$214 ;
+      \$893 [43:28] = \register$217 ;
+      \$893 [46:44] = \register$218 ;
+      \$893 [47] = \register$216 ;
+      \$893 [48] = \$780 ;
+      \$893 [64:49] = \register$236 ;
+      \$893 [96:68] = \register$232 ;
+      \$893 [128:100] = \register$234 ;
+    end
+    if (rst) begin
+      \$893  = 207'h0000000000000000000000000000000000000000000000000000;
     end
   end
   assign i__ready = advance;
@@ -38442,8 +38566,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$10400$0 (\$94 ),
-    .\port$10418$0 (word),
+    .\port$10425$0 (\$94 ),
+    .\port$10443$0 (word),
     .refused(\refused$105 ),
     .rst(rst),
     .status(status),
@@ -41969,7 +42093,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   assign \writing.round.clear  = writing[10];
 endmodule
 
-module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \port$10418$0 , refused, table__valid, table__payload, i__ready, clk);
+module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \port$10443$0 , refused, table__valid, table__payload, i__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$62 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$62 <= 1'b0;
   wire \$1 ;
@@ -42635,10 +42759,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
   reg [3:0] owner_of_route_7 = 4'h0;
   wire [2:0] \owner_of_route_7.plan ;
   wire \owner_of_route_7.used ;
-  input [22:0] \port$10400$0 ;
-  wire [22:0] \port$10400$0 ;
-  input [31:0] \port$10418$0 ;
-  wire [31:0] \port$10418$0 ;
+  input [22:0] \port$10425$0 ;
+  wire [22:0] \port$10425$0 ;
+  input [31:0] \port$10443$0 ;
+  wire [31:0] \port$10443$0 ;
   output refused;
   reg refused = 1'h0;
   input rst;
@@ -42737,357 +42861,357 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
   assign \$3  = status[84] | status[87];
   assign \$4  = status[126] | status[129];
   assign \$7  = busy >> other_number;
-  assign \$8  = other_number != \port$10400$0 [18:3];
+  assign \$8  = other_number != \port$10425$0 [18:3];
   assign \$9  = \$7  & \$8 ;
-  assign \$10  = \port$10400$0 [2:0] == 3'h4;
+  assign \$10  = \port$10425$0 [2:0] == 3'h4;
   assign \$11  = \$10  ? owned_0[9:0] : owned_0[30:21];
-  assign \$12  = \port$10400$0 [18:3] - \$11 ;
-  assign \$13  = \port$10400$0 [2:0] == 3'h4;
+  assign \$12  = \port$10425$0 [18:3] - \$11 ;
+  assign \$13  = \port$10425$0 [2:0] == 3'h4;
   assign \$14  = \$13  ? owned_0[20:10] : owned_0[41:31];
-  assign \$15  = \port$10400$0 [2:0] == 3'h4;
+  assign \$15  = \port$10425$0 [2:0] == 3'h4;
   assign \$16  = \$15  ? owned_1[9:0] : owned_1[30:21];
-  assign \$17  = \port$10400$0 [18:3] - \$16 ;
-  assign \$18  = \port$10400$0 [2:0] == 3'h4;
+  assign \$17  = \port$10425$0 [18:3] - \$16 ;
+  assign \$18  = \port$10425$0 [2:0] == 3'h4;
   assign \$19  = \$18  ? owned_1[20:10] : owned_1[41:31];
-  assign \$20  = \port$10400$0 [2:0] == 3'h4;
+  assign \$20  = \port$10425$0 [2:0] == 3'h4;
   assign \$21  = \$20  ? owned_2[9:0] : owned_2[30:21];
-  assign \$22  = \port$10400$0 [18:3] - \$21 ;
-  assign \$23  = \port$10400$0 [2:0] == 3'h4;
+  assign \$22  = \port$10425$0 [18:3] - \$21 ;
+  assign \$23  = \port$10425$0 [2:0] == 3'h4;
   assign \$24  = \$23  ? owned_2[20:10] : owned_2[41:31];
-  assign \$25  = \port$10400$0 [2:0] == 3'h4;
+  assign \$25  = \port$10425$0 [2:0] == 3'h4;
   assign \$26  = \$25  ? owned_3[9:0] : owned_3[30:21];
-  assign \$27  = \port$10400$0 [18:3] - \$26 ;
-  assign \$28  = \port$10400$0 [2:0] == 3'h4;
+  assign \$27  = \port$10425$0 [18:3] - \$26 ;
+  assign \$28  = \port$10425$0 [2:0] == 3'h4;
   assign \$29  = \$28  ? owned_3[20:10] : owned_3[41:31];
-  assign \$32  = ! \port$10400$0 [2:0];
-  assign \$33  = \port$10400$0 [18:3] >= 3'h4;
-  assign \$34  = \port$10400$0 [22:19] >= 4'h8;
+  assign \$32  = ! \port$10425$0 [2:0];
+  assign \$33  = \port$10425$0 [18:3] >= 3'h4;
+  assign \$34  = \port$10425$0 [22:19] >= 4'h8;
   assign \$35  = \$33  | \$34 ;
   assign \$36  = \$32  & \$35 ;
-  assign \$37  = \port$10400$0 [2:0] == 1'h1;
-  assign \$38  = \port$10400$0 [18:3] >= 5'h10;
-  assign \$39  = \port$10400$0 [22:19] >= 4'ha;
+  assign \$37  = \port$10425$0 [2:0] == 1'h1;
+  assign \$38  = \port$10425$0 [18:3] >= 5'h10;
+  assign \$39  = \port$10425$0 [22:19] >= 4'ha;
   assign \$40  = \$38  | \$39 ;
   assign \$41  = \$37  & \$40 ;
-  assign \$42  = \port$10400$0 [2:0] == 2'h2;
-  assign \$43  = \port$10400$0 [18:3] >= 4'h8;
-  assign \$44  = \port$10400$0 [22:19] >= 4'ha;
+  assign \$42  = \port$10425$0 [2:0] == 2'h2;
+  assign \$43  = \port$10425$0 [18:3] >= 4'h8;
+  assign \$44  = \port$10425$0 [22:19] >= 4'ha;
   assign \$45  = \$43  | \$44 ;
   assign \$46  = \$42  & \$45 ;
-  assign \$47  = \port$10400$0 [2:0] == 2'h3;
-  assign \$48  = \port$10400$0 [18:3] >= 11'h400;
-  assign \$49  = \port$10400$0 [22:19] >= 2'h2;
+  assign \$47  = \port$10425$0 [2:0] == 2'h3;
+  assign \$48  = \port$10425$0 [18:3] >= 11'h400;
+  assign \$49  = \port$10425$0 [22:19] >= 2'h2;
   assign \$50  = \$48  | \$49 ;
   assign \$51  = \$47  & \$50 ;
-  assign \$52  = \port$10400$0 [2:0] == 3'h4;
-  assign \$53  = \port$10400$0 [18:3] >= 11'h400;
-  assign \$54  = \port$10400$0 [22:19] >= 3'h4;
+  assign \$52  = \port$10425$0 [2:0] == 3'h4;
+  assign \$53  = \port$10425$0 [18:3] >= 11'h400;
+  assign \$54  = \port$10425$0 [22:19] >= 3'h4;
   assign \$55  = \$53  | \$54 ;
   assign \$56  = \$52  & \$55 ;
-  assign \$57  = ! \port$10400$0 [2:0];
-  assign \$58  = \port$10400$0 [22:19] == 1'h1;
+  assign \$57  = ! \port$10425$0 [2:0];
+  assign \$58  = \port$10425$0 [22:19] == 1'h1;
   assign \$59  = \$57  & \$58 ;
-  assign \$60  = \port$10418$0 [15:0] > 10'h3ff;
+  assign \$60  = \port$10443$0 [15:0] > 10'h3ff;
   assign \$61  = \$59  & \$60 ;
-  assign \$62  = ! \port$10400$0 [2:0];
-  assign \$63  = \port$10400$0 [22:19] == 2'h2;
+  assign \$62  = ! \port$10425$0 [2:0];
+  assign \$63  = \port$10425$0 [22:19] == 2'h2;
   assign \$64  = \$62  & \$63 ;
-  assign \$65  = \port$10418$0 [16:0] > 11'h400;
+  assign \$65  = \port$10443$0 [16:0] > 11'h400;
   assign \$66  = \$64  & \$65 ;
-  assign \$67  = ! \port$10400$0 [2:0];
-  assign \$68  = \port$10400$0 [22:19] == 2'h3;
+  assign \$67  = ! \port$10425$0 [2:0];
+  assign \$68  = \port$10425$0 [22:19] == 2'h3;
   assign \$69  = \$67  & \$68 ;
-  assign \$70  = \port$10418$0 [15:0] > 10'h3ff;
+  assign \$70  = \port$10443$0 [15:0] > 10'h3ff;
   assign \$71  = \$69  & \$70 ;
-  assign \$72  = ! \port$10400$0 [2:0];
-  assign \$73  = \port$10400$0 [22:19] == 3'h4;
+  assign \$72  = ! \port$10425$0 [2:0];
+  assign \$73  = \port$10425$0 [22:19] == 3'h4;
   assign \$74  = \$72  & \$73 ;
-  assign \$75  = \port$10418$0 [16:0] > 11'h400;
+  assign \$75  = \port$10443$0 [16:0] > 11'h400;
   assign \$76  = \$74  & \$75 ;
-  assign \$77  = ! \port$10400$0 [2:0];
-  assign \$78  = \port$10400$0 [22:19] == 3'h6;
+  assign \$77  = ! \port$10425$0 [2:0];
+  assign \$78  = \port$10425$0 [22:19] == 3'h6;
   assign \$79  = \$77  & \$78 ;
-  assign \$80  = \port$10418$0  > 16'hffff;
+  assign \$80  = \port$10443$0  > 16'hffff;
   assign \$81  = \$79  & \$80 ;
-  assign \$82  = ! \port$10400$0 [2:0];
-  assign \$83  = \port$10400$0 [22:19] == 3'h7;
+  assign \$82  = ! \port$10425$0 [2:0];
+  assign \$83  = \port$10425$0 [22:19] == 3'h7;
   assign \$84  = \$82  & \$83 ;
-  assign \$85  = \port$10418$0  > 17'h10000;
+  assign \$85  = \port$10443$0  > 17'h10000;
   assign \$86  = \$84  & \$85 ;
-  assign \$87  = \port$10400$0 [2:0] == 1'h1;
-  assign \$88  = \port$10400$0 [22:19] == 1'h1;
+  assign \$87  = \port$10425$0 [2:0] == 1'h1;
+  assign \$88  = \port$10425$0 [22:19] == 1'h1;
   assign \$89  = \$87  & \$88 ;
-  assign \$93  = \port$10400$0 [2:0] == 1'h1;
-  assign \$94  = \port$10400$0 [22:19] == 2'h2;
+  assign \$93  = \port$10425$0 [2:0] == 1'h1;
+  assign \$94  = \port$10425$0 [22:19] == 2'h2;
   assign \$95  = \$93  & \$94 ;
   assign \$97  = | \$96 ;
   assign \$98  = \$95  & \$97 ;
-  assign \$99  = \port$10400$0 [2:0] == 1'h1;
-  assign \$100  = \port$10400$0 [22:19] == 2'h3;
+  assign \$99  = \port$10425$0 [2:0] == 1'h1;
+  assign \$100  = \port$10425$0 [22:19] == 2'h3;
   assign \$101  = \$99  & \$100 ;
-  assign \$105  = \port$10400$0 [2:0] == 1'h1;
-  assign \$106  = \port$10400$0 [22:19] == 3'h4;
+  assign \$105  = \port$10425$0 [2:0] == 1'h1;
+  assign \$106  = \port$10425$0 [22:19] == 3'h4;
   assign \$107  = \$105  & \$106 ;
   assign \$109  = | \$108 ;
   assign \$110  = \$107  & \$109 ;
-  assign \$111  = \port$10400$0 [2:0] == 1'h1;
-  assign \$112  = \port$10400$0 [22:19] == 3'h5;
+  assign \$111  = \port$10425$0 [2:0] == 1'h1;
+  assign \$112  = \port$10425$0 [22:19] == 3'h5;
   assign \$113  = \$111  & \$112 ;
-  assign \$114  = \port$10418$0 [15:0] > 10'h3ff;
+  assign \$114  = \port$10443$0 [15:0] > 10'h3ff;
   assign \$115  = \$113  & \$114 ;
-  assign \$116  = \port$10400$0 [2:0] == 1'h1;
-  assign \$117  = ! \port$10400$0 [22:19];
+  assign \$116  = \port$10425$0 [2:0] == 1'h1;
+  assign \$117  = ! \port$10425$0 [22:19];
   assign \$118  = \$116  & \$117 ;
-  assign \$119  = \port$10418$0 [16:14] > 2'h3;
+  assign \$119  = \port$10443$0 [16:14] > 2'h3;
   assign \$120  = \$118  & \$119 ;
-  assign \$121  = \port$10400$0 [2:0] == 2'h2;
-  assign \$122  = \port$10400$0 [22:19] == 1'h1;
+  assign \$121  = \port$10425$0 [2:0] == 2'h2;
+  assign \$122  = \port$10425$0 [22:19] == 1'h1;
   assign \$123  = \$121  & \$122 ;
-  assign \$127  = \port$10400$0 [2:0] == 2'h2;
-  assign \$128  = \port$10400$0 [22:19] == 2'h2;
+  assign \$127  = \port$10425$0 [2:0] == 2'h2;
+  assign \$128  = \port$10425$0 [22:19] == 2'h2;
   assign \$129  = \$127  & \$128 ;
   assign \$131  = | \$130 ;
   assign \$132  = \$129  & \$131 ;
-  assign \$133  = \port$10400$0 [2:0] == 2'h2;
-  assign \$134  = \port$10400$0 [22:19] == 2'h3;
+  assign \$133  = \port$10425$0 [2:0] == 2'h2;
+  assign \$134  = \port$10425$0 [22:19] == 2'h3;
   assign \$135  = \$133  & \$134 ;
-  assign \$139  = \port$10400$0 [2:0] == 2'h2;
-  assign \$140  = \port$10400$0 [22:19] == 3'h4;
+  assign \$139  = \port$10425$0 [2:0] == 2'h2;
+  assign \$140  = \port$10425$0 [22:19] == 3'h4;
   assign \$141  = \$139  & \$140 ;
   assign \$143  = | \$142 ;
   assign \$144  = \$141  & \$143 ;
-  assign \$145  = \port$10400$0 [2:0] == 2'h2;
-  assign \$146  = \port$10400$0 [22:19] == 3'h7;
+  assign \$145  = \port$10425$0 [2:0] == 2'h2;
+  assign \$146  = \port$10425$0 [22:19] == 3'h7;
   assign \$147  = \$145  & \$146 ;
-  assign \$151  = \port$10400$0 [2:0] == 2'h2;
-  assign \$152  = \port$10400$0 [22:19] == 4'h8;
+  assign \$151  = \port$10425$0 [2:0] == 2'h2;
+  assign \$152  = \port$10425$0 [22:19] == 4'h8;
   assign \$153  = \$151  & \$152 ;
   assign \$155  = | \$154 ;
   assign \$156  = \$153  & \$155 ;
-  assign \$157  = \port$10400$0 [2:0] == 2'h2;
-  assign \$158  = ! \port$10400$0 [22:19];
+  assign \$157  = \port$10425$0 [2:0] == 2'h2;
+  assign \$158  = ! \port$10425$0 [22:19];
   assign \$159  = \$157  & \$158 ;
-  assign \$160  = \port$10418$0 [14:12] > 2'h3;
+  assign \$160  = \port$10443$0 [14:12] > 2'h3;
   assign \$161  = \$159  & \$160 ;
-  assign \$162  = \port$10400$0 [2:0] == 2'h3;
-  assign \$163  = ! \port$10400$0 [22:19];
+  assign \$162  = \port$10425$0 [2:0] == 2'h3;
+  assign \$163  = ! \port$10425$0 [22:19];
   assign \$164  = \$162  & \$163 ;
-  assign \$165  = \port$10418$0 [19:16] > 3'h7;
+  assign \$165  = \port$10443$0 [19:16] > 3'h7;
   assign \$166  = \$164  & \$165 ;
-  assign \$167  = \port$10400$0 [2:0] == 2'h3;
-  assign \$168  = ! \port$10400$0 [22:19];
+  assign \$167  = \port$10425$0 [2:0] == 2'h3;
+  assign \$168  = ! \port$10425$0 [22:19];
   assign \$169  = \$167  & \$168 ;
-  assign \$170  = \port$10418$0 [22:20] > 2'h3;
+  assign \$170  = \port$10443$0 [22:20] > 2'h3;
   assign \$171  = \$169  & \$170 ;
-  assign \$172  = \port$10400$0 [2:0] == 2'h3;
-  assign \$173  = \port$10400$0 [22:19] == 1'h1;
+  assign \$172  = \port$10425$0 [2:0] == 2'h3;
+  assign \$173  = \port$10425$0 [22:19] == 1'h1;
   assign \$174  = \$172  & \$173 ;
-  assign \$175  = \port$10418$0 [15:0] > 10'h3ff;
+  assign \$175  = \port$10443$0 [15:0] > 10'h3ff;
   assign \$176  = \$174  & \$175 ;
-  assign \$177  = \port$10400$0 [2:0] == 2'h3;
-  assign \$178  = \port$10400$0 [22:19] == 1'h1;
+  assign \$177  = \port$10425$0 [2:0] == 2'h3;
+  assign \$178  = \port$10425$0 [22:19] == 1'h1;
   assign \$179  = \$177  & \$178 ;
-  assign \$180  = \port$10418$0 [31:16] > 10'h3ff;
+  assign \$180  = \port$10443$0 [31:16] > 10'h3ff;
   assign \$181  = \$179  & \$180 ;
-  assign \$182  = \port$10400$0 [2:0] == 3'h4;
-  assign \$183  = \port$10400$0 [22:19] == 1'h1;
+  assign \$182  = \port$10425$0 [2:0] == 3'h4;
+  assign \$183  = \port$10425$0 [22:19] == 1'h1;
   assign \$184  = \$182  & \$183 ;
-  assign \$185  = \port$10418$0 [15:0] > 10'h3ff;
-  assign \$186  = \port$10418$0 [15:0] != 16'hffff;
+  assign \$185  = \port$10443$0 [15:0] > 10'h3ff;
+  assign \$186  = \port$10443$0 [15:0] != 16'hffff;
   assign \$187  = \$185  & \$186 ;
   assign \$188  = \$184  & \$187 ;
-  assign \$189  = \port$10400$0 [2:0] == 3'h4;
-  assign \$190  = ! \port$10400$0 [22:19];
+  assign \$189  = \port$10425$0 [2:0] == 3'h4;
+  assign \$190  = ! \port$10425$0 [22:19];
   assign \$191  = \$189  & \$190 ;
-  assign \$192  = \port$10418$0 [31:24] > 3'h7;
+  assign \$192  = \port$10443$0 [31:24] > 3'h7;
   assign \$193  = \$191  & \$192 ;
-  assign \$194  = \port$10400$0 [2:0] == 2'h3;
-  assign \$195  = \port$10400$0 [22:19] == 1'h1;
+  assign \$194  = \port$10425$0 [2:0] == 2'h3;
+  assign \$195  = \port$10425$0 [22:19] == 1'h1;
   assign \$196  = \$194  & \$195 ;
-  assign \$197  = \port$10418$0 [15:0] + \port$10418$0 [31:16];
+  assign \$197  = \port$10443$0 [15:0] + \port$10443$0 [31:16];
   assign \$198  = \$197  >= 11'h400;
   assign \$199  = \$196  & \$198 ;
-  assign \$200  = command & \port$10418$0 [0];
-  assign \$201  = \$200  & \port$10418$0 [1];
-  assign \$202  = command & \port$10418$0 [0];
-  assign \$203  = busy >> \port$10400$0 [5:3];
+  assign \$200  = command & \port$10443$0 [0];
+  assign \$201  = \$200  & \port$10443$0 [1];
+  assign \$202  = command & \port$10443$0 [0];
+  assign \$203  = busy >> \port$10425$0 [5:3];
   assign \$204  = \$202  & \$203 ;
-  assign \$205  = command & \port$10418$0 [1];
-  assign \$206  = clearing >> \port$10400$0 [5:3];
+  assign \$205  = command & \port$10443$0 [1];
+  assign \$206  = clearing >> \port$10425$0 [5:3];
   assign \$207  = \$205  & \$206 ;
-  assign \$208  = ! \port$10400$0 [2:0];
+  assign \$208  = ! \port$10425$0 [2:0];
   assign \$209  = ~ command;
   assign \$210  = \$208  & \$209 ;
-  assign \$211  = busy >> \port$10400$0 [5:3];
+  assign \$211  = busy >> \port$10425$0 [5:3];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$10400$0 [2:0] == 3'h4;
-  assign \$214  = \port$10400$0 [2:0] == 2'h3;
+  assign \$213  = \port$10425$0 [2:0] == 3'h4;
+  assign \$214  = \port$10425$0 [2:0] == 2'h3;
   assign \$215  = \$213  | \$214 ;
   assign \$216  = \inside  & busy[3:0];
   assign \$217  = | \$216 ;
   assign \$218  = \$215  & \$217 ;
-  assign \$219  = \port$10400$0 [2:0] == 1'h1;
+  assign \$219  = \port$10425$0 [2:0] == 1'h1;
   assign \$220  = \$219  & owner_of_region[0];
   assign \$221  = busy >> owner_of_region[3:1];
   assign \$222  = \$220  & \$221 ;
-  assign \$223  = \port$10400$0 [2:0] == 1'h1;
-  assign \$224  = ! \port$10400$0 [22:19];
+  assign \$223  = \port$10425$0 [2:0] == 1'h1;
+  assign \$224  = ! \port$10425$0 [22:19];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = \port$10418$0 [0] & \port$10418$0 [6];
+  assign \$226  = \port$10443$0 [0] & \port$10443$0 [6];
   assign \$227  = \$225  & \$226 ;
-  assign \$228  = busy >> \port$10418$0 [16:14];
+  assign \$228  = busy >> \port$10443$0 [16:14];
   assign \$229  = \$227  & \$228 ;
-  assign \$230  = \port$10400$0 [2:0] == 2'h2;
+  assign \$230  = \port$10425$0 [2:0] == 2'h2;
   assign \$231  = \$230  & owner_of_route[0];
   assign \$232  = busy >> owner_of_route[3:1];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$10400$0 [2:0] == 2'h2;
-  assign \$235  = ! \port$10400$0 [22:19];
+  assign \$234  = \port$10425$0 [2:0] == 2'h2;
+  assign \$235  = ! \port$10425$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$238  = busy >> \port$10418$0 [14:12];
+  assign \$238  = busy >> \port$10443$0 [14:12];
   assign \$239  = \$237  & \$238 ;
   assign \$240  = | { \$239 , \$233 , \$229 , \$222 , \$218 , \$212 , \$207 , \$204 , \$201 , \$199 , \$193 , \$188 , \$181 , \$176 , \$171 , \$166 , \$161 , \$156 , \$150 , \$144 , \$138 , \$132 , \$126 , \$120 , \$115 , \$110 , \$104 , \$98 , \$92 , \$86 , \$81 , \$76 , \$71 , \$66 , \$61 , \$56 , \$51 , \$46 , \$41 , \$36  };
-  assign \$241  = \port$10418$0 [0] | \port$10418$0 [1];
+  assign \$241  = \port$10443$0 [0] | \port$10443$0 [1];
   assign \$242  = command & \$241 ;
   assign \$243  = other_number + 1'h1;
   assign \$244  = other_number == 3'h4;
   assign \$245  = act & command;
-  assign \$246  = \port$10418$0 [0] | \port$10418$0 [1];
+  assign \$246  = \port$10443$0 [0] | \port$10443$0 [1];
   assign \$247  = \$245  & \$246 ;
   assign \$248  = settle - 1'h1;
   assign \$249  = settle == 1'h1;
-  assign \$250  = ~ \port$10418$0 [0];
+  assign \$250  = ~ \port$10443$0 [0];
   assign \$251  = command & \$250 ;
-  assign \$252  = ~ \port$10418$0 [1];
+  assign \$252  = ~ \port$10443$0 [1];
   assign \$253  = \$251  & \$252 ;
   assign \$254  = ~ \$253 ;
   assign \$255  = act & \$254 ;
-  assign \$256  = \port$10400$0 [2:0] == 1'h1;
-  assign \$257  = ! \port$10400$0 [22:19];
+  assign \$256  = \port$10425$0 [2:0] == 1'h1;
+  assign \$257  = ! \port$10425$0 [22:19];
   assign \$258  = \$256  & \$257 ;
-  assign \$259  = \port$10418$0 [0] & \port$10418$0 [6];
-  assign \$260  = \port$10400$0 [2:0] == 2'h2;
-  assign \$261  = ! \port$10400$0 [22:19];
+  assign \$259  = \port$10443$0 [0] & \port$10443$0 [6];
+  assign \$260  = \port$10425$0 [2:0] == 2'h2;
+  assign \$261  = ! \port$10425$0 [22:19];
   assign \$262  = \$260  & \$261 ;
-  assign \$263  = ! \port$10400$0 [2:0];
-  assign \$264  = \port$10400$0 [22:19] == 1'h1;
+  assign \$263  = ! \port$10425$0 [2:0];
+  assign \$264  = \port$10425$0 [22:19] == 1'h1;
   assign \$265  = \$263  & \$264 ;
-  assign \$266  = ! \port$10400$0 [18:3];
+  assign \$266  = ! \port$10425$0 [18:3];
   assign \$267  = \$265  & \$266 ;
-  assign \$268  = ! \port$10400$0 [2:0];
-  assign \$269  = \port$10400$0 [22:19] == 2'h2;
+  assign \$268  = ! \port$10425$0 [2:0];
+  assign \$269  = \port$10425$0 [22:19] == 2'h2;
   assign \$270  = \$268  & \$269 ;
-  assign \$271  = ! \port$10400$0 [18:3];
+  assign \$271  = ! \port$10425$0 [18:3];
   assign \$272  = \$270  & \$271 ;
-  assign \$273  = ! \port$10400$0 [2:0];
-  assign \$274  = \port$10400$0 [22:19] == 2'h3;
+  assign \$273  = ! \port$10425$0 [2:0];
+  assign \$274  = \port$10425$0 [22:19] == 2'h3;
   assign \$275  = \$273  & \$274 ;
-  assign \$276  = ! \port$10400$0 [18:3];
+  assign \$276  = ! \port$10425$0 [18:3];
   assign \$277  = \$275  & \$276 ;
-  assign \$278  = ! \port$10400$0 [2:0];
-  assign \$279  = \port$10400$0 [22:19] == 3'h4;
+  assign \$278  = ! \port$10425$0 [2:0];
+  assign \$279  = \port$10425$0 [22:19] == 3'h4;
   assign \$280  = \$278  & \$279 ;
-  assign \$281  = ! \port$10400$0 [18:3];
+  assign \$281  = ! \port$10425$0 [18:3];
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$10400$0 [2:0];
-  assign \$284  = \port$10400$0 [22:19] == 3'h6;
+  assign \$283  = ! \port$10425$0 [2:0];
+  assign \$284  = \port$10425$0 [22:19] == 3'h6;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$10400$0 [18:3];
+  assign \$286  = ! \port$10425$0 [18:3];
   assign \$287  = \$285  & \$286 ;
-  assign \$288  = ! \port$10400$0 [2:0];
-  assign \$289  = \port$10400$0 [22:19] == 3'h7;
+  assign \$288  = ! \port$10425$0 [2:0];
+  assign \$289  = \port$10425$0 [22:19] == 3'h7;
   assign \$290  = \$288  & \$289 ;
-  assign \$291  = ! \port$10400$0 [18:3];
+  assign \$291  = ! \port$10425$0 [18:3];
   assign \$292  = \$290  & \$291 ;
-  assign \$293  = ! \port$10400$0 [2:0];
-  assign \$294  = \port$10400$0 [22:19] == 1'h1;
+  assign \$293  = ! \port$10425$0 [2:0];
+  assign \$294  = \port$10425$0 [22:19] == 1'h1;
   assign \$295  = \$293  & \$294 ;
-  assign \$296  = \port$10400$0 [18:3] == 1'h1;
+  assign \$296  = \port$10425$0 [18:3] == 1'h1;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = ! \port$10400$0 [2:0];
-  assign \$299  = \port$10400$0 [22:19] == 2'h2;
+  assign \$298  = ! \port$10425$0 [2:0];
+  assign \$299  = \port$10425$0 [22:19] == 2'h2;
   assign \$300  = \$298  & \$299 ;
-  assign \$301  = \port$10400$0 [18:3] == 1'h1;
+  assign \$301  = \port$10425$0 [18:3] == 1'h1;
   assign \$302  = \$300  & \$301 ;
-  assign \$303  = ! \port$10400$0 [2:0];
-  assign \$304  = \port$10400$0 [22:19] == 2'h3;
+  assign \$303  = ! \port$10425$0 [2:0];
+  assign \$304  = \port$10425$0 [22:19] == 2'h3;
   assign \$305  = \$303  & \$304 ;
-  assign \$306  = \port$10400$0 [18:3] == 1'h1;
+  assign \$306  = \port$10425$0 [18:3] == 1'h1;
   assign \$307  = \$305  & \$306 ;
-  assign \$308  = ! \port$10400$0 [2:0];
-  assign \$309  = \port$10400$0 [22:19] == 3'h4;
+  assign \$308  = ! \port$10425$0 [2:0];
+  assign \$309  = \port$10425$0 [22:19] == 3'h4;
   assign \$310  = \$308  & \$309 ;
-  assign \$311  = \port$10400$0 [18:3] == 1'h1;
+  assign \$311  = \port$10425$0 [18:3] == 1'h1;
   assign \$312  = \$310  & \$311 ;
-  assign \$313  = ! \port$10400$0 [2:0];
-  assign \$314  = \port$10400$0 [22:19] == 3'h6;
+  assign \$313  = ! \port$10425$0 [2:0];
+  assign \$314  = \port$10425$0 [22:19] == 3'h6;
   assign \$315  = \$313  & \$314 ;
-  assign \$316  = \port$10400$0 [18:3] == 1'h1;
+  assign \$316  = \port$10425$0 [18:3] == 1'h1;
   assign \$317  = \$315  & \$316 ;
-  assign \$318  = ! \port$10400$0 [2:0];
-  assign \$319  = \port$10400$0 [22:19] == 3'h7;
+  assign \$318  = ! \port$10425$0 [2:0];
+  assign \$319  = \port$10425$0 [22:19] == 3'h7;
   assign \$320  = \$318  & \$319 ;
-  assign \$321  = \port$10400$0 [18:3] == 1'h1;
+  assign \$321  = \port$10425$0 [18:3] == 1'h1;
   assign \$322  = \$320  & \$321 ;
-  assign \$323  = ! \port$10400$0 [2:0];
-  assign \$324  = \port$10400$0 [22:19] == 1'h1;
+  assign \$323  = ! \port$10425$0 [2:0];
+  assign \$324  = \port$10425$0 [22:19] == 1'h1;
   assign \$325  = \$323  & \$324 ;
-  assign \$326  = \port$10400$0 [18:3] == 2'h2;
+  assign \$326  = \port$10425$0 [18:3] == 2'h2;
   assign \$327  = \$325  & \$326 ;
-  assign \$328  = ! \port$10400$0 [2:0];
-  assign \$329  = \port$10400$0 [22:19] == 2'h2;
+  assign \$328  = ! \port$10425$0 [2:0];
+  assign \$329  = \port$10425$0 [22:19] == 2'h2;
   assign \$330  = \$328  & \$329 ;
-  assign \$331  = \port$10400$0 [18:3] == 2'h2;
+  assign \$331  = \port$10425$0 [18:3] == 2'h2;
   assign \$332  = \$330  & \$331 ;
-  assign \$333  = ! \port$10400$0 [2:0];
-  assign \$334  = \port$10400$0 [22:19] == 2'h3;
+  assign \$333  = ! \port$10425$0 [2:0];
+  assign \$334  = \port$10425$0 [22:19] == 2'h3;
   assign \$335  = \$333  & \$334 ;
-  assign \$336  = \port$10400$0 [18:3] == 2'h2;
+  assign \$336  = \port$10425$0 [18:3] == 2'h2;
   assign \$337  = \$335  & \$336 ;
-  assign \$338  = ! \port$10400$0 [2:0];
-  assign \$339  = \port$10400$0 [22:19] == 3'h4;
+  assign \$338  = ! \port$10425$0 [2:0];
+  assign \$339  = \port$10425$0 [22:19] == 3'h4;
   assign \$340  = \$338  & \$339 ;
-  assign \$341  = \port$10400$0 [18:3] == 2'h2;
+  assign \$341  = \port$10425$0 [18:3] == 2'h2;
   assign \$342  = \$340  & \$341 ;
-  assign \$343  = ! \port$10400$0 [2:0];
-  assign \$344  = \port$10400$0 [22:19] == 3'h6;
+  assign \$343  = ! \port$10425$0 [2:0];
+  assign \$344  = \port$10425$0 [22:19] == 3'h6;
   assign \$345  = \$343  & \$344 ;
-  assign \$346  = \port$10400$0 [18:3] == 2'h2;
+  assign \$346  = \port$10425$0 [18:3] == 2'h2;
   assign \$347  = \$345  & \$346 ;
-  assign \$348  = ! \port$10400$0 [2:0];
-  assign \$349  = \port$10400$0 [22:19] == 3'h7;
+  assign \$348  = ! \port$10425$0 [2:0];
+  assign \$349  = \port$10425$0 [22:19] == 3'h7;
   assign \$350  = \$348  & \$349 ;
-  assign \$351  = \port$10400$0 [18:3] == 2'h2;
+  assign \$351  = \port$10425$0 [18:3] == 2'h2;
   assign \$352  = \$350  & \$351 ;
-  assign \$353  = ! \port$10400$0 [2:0];
-  assign \$354  = \port$10400$0 [22:19] == 1'h1;
+  assign \$353  = ! \port$10425$0 [2:0];
+  assign \$354  = \port$10425$0 [22:19] == 1'h1;
   assign \$355  = \$353  & \$354 ;
-  assign \$356  = \port$10400$0 [18:3] == 2'h3;
+  assign \$356  = \port$10425$0 [18:3] == 2'h3;
   assign \$357  = \$355  & \$356 ;
-  assign \$358  = ! \port$10400$0 [2:0];
-  assign \$359  = \port$10400$0 [22:19] == 2'h2;
+  assign \$358  = ! \port$10425$0 [2:0];
+  assign \$359  = \port$10425$0 [22:19] == 2'h2;
   assign \$360  = \$358  & \$359 ;
-  assign \$361  = \port$10400$0 [18:3] == 2'h3;
+  assign \$361  = \port$10425$0 [18:3] == 2'h3;
   assign \$362  = \$360  & \$361 ;
-  assign \$363  = ! \port$10400$0 [2:0];
-  assign \$364  = \port$10400$0 [22:19] == 2'h3;
+  assign \$363  = ! \port$10425$0 [2:0];
+  assign \$364  = \port$10425$0 [22:19] == 2'h3;
   assign \$365  = \$363  & \$364 ;
-  assign \$366  = \port$10400$0 [18:3] == 2'h3;
+  assign \$366  = \port$10425$0 [18:3] == 2'h3;
   assign \$367  = \$365  & \$366 ;
-  assign \$368  = ! \port$10400$0 [2:0];
-  assign \$369  = \port$10400$0 [22:19] == 3'h4;
+  assign \$368  = ! \port$10425$0 [2:0];
+  assign \$369  = \port$10425$0 [22:19] == 3'h4;
   assign \$370  = \$368  & \$369 ;
-  assign \$371  = \port$10400$0 [18:3] == 2'h3;
+  assign \$371  = \port$10425$0 [18:3] == 2'h3;
   assign \$372  = \$370  & \$371 ;
-  assign \$373  = ! \port$10400$0 [2:0];
-  assign \$374  = \port$10400$0 [22:19] == 3'h6;
+  assign \$373  = ! \port$10425$0 [2:0];
+  assign \$374  = \port$10425$0 [22:19] == 3'h6;
   assign \$375  = \$373  & \$374 ;
-  assign \$376  = \port$10400$0 [18:3] == 2'h3;
+  assign \$376  = \port$10425$0 [18:3] == 2'h3;
   assign \$377  = \$375  & \$376 ;
-  assign \$378  = ! \port$10400$0 [2:0];
-  assign \$379  = \port$10400$0 [22:19] == 3'h7;
+  assign \$378  = ! \port$10425$0 [2:0];
+  assign \$379  = \port$10425$0 [22:19] == 3'h7;
   assign \$380  = \$378  & \$379 ;
-  assign \$381  = \port$10400$0 [18:3] == 2'h3;
+  assign \$381  = \port$10425$0 [18:3] == 2'h3;
   assign \$382  = \$380  & \$381 ;
   assign \$383  = own[9:0] + own[20:10];
   assign \$384  = \$383  <= 11'h400;
@@ -43144,12 +43268,12 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
   assign \$434  = $signed(distance_3) >= $signed(1'h0);
   assign \$435  = $signed(distance_3) < $signed({ 1'h0, count_3 });
   assign \$436  = \$434  & \$435 ;
-  assign \$437  = ! \port$10400$0 [2:0];
-  assign \$438  = ! \port$10400$0 [22:19];
+  assign \$437  = ! \port$10425$0 [2:0];
+  assign \$438  = ! \port$10425$0 [22:19];
   assign command = \$437  & \$438 ;
   assign \$439  = ~ refused;
   assign \$440  = act & command;
-  assign \$441  = \port$10418$0 [0] | \port$10418$0 [1];
+  assign \$441  = \port$10443$0 [0] | \port$10443$0 [1];
   assign \$442  = \$440  & \$441 ;
   assign \$443  = settle == 1'h1;
   assign \$444  = ! fsm_state;
@@ -43214,7 +43338,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$475  = owner_of_region_5;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43228,7 +43352,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0005:
               \$475 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43240,7 +43364,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0004:
               /* empty */;
           16'h0005:
-              \$475 [3:1] = \port$10418$0 [16:14];
+              \$475 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43253,7 +43377,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$476  = owner_of_region_6;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43269,7 +43393,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0006:
               \$476 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43283,7 +43407,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0005:
               /* empty */;
           16'h0006:
-              \$476 [3:1] = \port$10418$0 [16:14];
+              \$476 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43296,7 +43420,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$477  = owner_of_region_7;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43314,7 +43438,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0007:
               \$477 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43330,7 +43454,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0006:
               /* empty */;
           16'h0007:
-              \$477 [3:1] = \port$10418$0 [16:14];
+              \$477 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43343,7 +43467,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$478  = owner_of_region_8;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43363,7 +43487,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0008:
               \$478 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43381,7 +43505,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0007:
               /* empty */;
           16'h0008:
-              \$478 [3:1] = \port$10418$0 [16:14];
+              \$478 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43394,7 +43518,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$479  = owner_of_region_9;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43416,7 +43540,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0009:
               \$479 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43436,7 +43560,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0008:
               /* empty */;
           16'h0009:
-              \$479 [3:1] = \port$10418$0 [16:14];
+              \$479 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43449,7 +43573,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$480  = owner_of_region_10;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43473,7 +43597,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000a:
               \$480 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43495,7 +43619,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0009:
               /* empty */;
           16'h000a:
-              \$480 [3:1] = \port$10418$0 [16:14];
+              \$480 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43508,7 +43632,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$481  = owner_of_region_11;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43534,7 +43658,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000b:
               \$481 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43558,7 +43682,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000a:
               /* empty */;
           16'h000b:
-              \$481 [3:1] = \port$10418$0 [16:14];
+              \$481 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43571,7 +43695,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$482  = owner_of_region_12;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43599,7 +43723,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000c:
               \$482 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43625,7 +43749,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000b:
               /* empty */;
           16'h000c:
-              \$482 [3:1] = \port$10418$0 [16:14];
+              \$482 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43638,7 +43762,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$483  = owner_of_region_13;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43668,7 +43792,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000d:
               \$483 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43696,7 +43820,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000c:
               /* empty */;
           16'h000d:
-              \$483 [3:1] = \port$10418$0 [16:14];
+              \$483 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43709,7 +43833,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$484  = owner_of_region_14;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43741,7 +43865,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000e:
               \$484 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43771,7 +43895,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000d:
               /* empty */;
           16'h000e:
-              \$484 [3:1] = \port$10418$0 [16:14];
+              \$484 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43784,7 +43908,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$485  = owner_of_region_15;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43818,7 +43942,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000f:
               \$485 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43850,7 +43974,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h000e:
               /* empty */;
           16'h000f:
-              \$485 [3:1] = \port$10418$0 [16:14];
+              \$485 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -43863,13 +43987,13 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$486  = owner_of_route_0;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               \$486 [0] = 1'h1;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
-              \$486 [3:1] = \port$10418$0 [14:12];
+              \$486 [3:1] = \port$10443$0 [14:12];
         endcase
       end
     end
@@ -43882,17 +44006,17 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$487  = owner_of_route_1;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               \$487 [0] = 1'h1;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
-              \$487 [3:1] = \port$10418$0 [14:12];
+              \$487 [3:1] = \port$10443$0 [14:12];
         endcase
       end
     end
@@ -43905,7 +44029,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$488  = owner_of_route_2;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43913,13 +44037,13 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0002:
               \$488 [0] = 1'h1;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               /* empty */;
           16'h0002:
-              \$488 [3:1] = \port$10418$0 [14:12];
+              \$488 [3:1] = \port$10443$0 [14:12];
         endcase
       end
     end
@@ -43932,7 +44056,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$489  = owner_of_route_3;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43942,7 +44066,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0003:
               \$489 [0] = 1'h1;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43950,7 +44074,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0002:
               /* empty */;
           16'h0003:
-              \$489 [3:1] = \port$10418$0 [14:12];
+              \$489 [3:1] = \port$10443$0 [14:12];
         endcase
       end
     end
@@ -43963,7 +44087,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$490  = owner_of_route_4;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43975,7 +44099,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0004:
               \$490 [0] = 1'h1;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43985,7 +44109,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0003:
               /* empty */;
           16'h0004:
-              \$490 [3:1] = \port$10418$0 [14:12];
+              \$490 [3:1] = \port$10443$0 [14:12];
         endcase
       end
     end
@@ -43998,7 +44122,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$491  = owner_of_route_5;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44012,7 +44136,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0005:
               \$491 [0] = 1'h1;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44024,7 +44148,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0004:
               /* empty */;
           16'h0005:
-              \$491 [3:1] = \port$10418$0 [14:12];
+              \$491 [3:1] = \port$10443$0 [14:12];
         endcase
       end
     end
@@ -44037,7 +44161,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$492  = owner_of_route_6;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44053,7 +44177,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0006:
               \$492 [0] = 1'h1;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44067,7 +44191,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0005:
               /* empty */;
           16'h0006:
-              \$492 [3:1] = \port$10418$0 [14:12];
+              \$492 [3:1] = \port$10443$0 [14:12];
         endcase
       end
     end
@@ -44080,7 +44204,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$493  = owner_of_route_7;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44098,7 +44222,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0007:
               \$493 [0] = 1'h1;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44114,7 +44238,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0006:
               /* empty */;
           16'h0007:
-              \$493 [3:1] = \port$10418$0 [14:12];
+              \$493 [3:1] = \port$10443$0 [14:12];
         endcase
       end
     end
@@ -44127,22 +44251,22 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$494  = owned_0;
     if (act) begin
       if (\$267 ) begin
-        \$494 [9:0] = \port$10418$0 [9:0];
+        \$494 [9:0] = \port$10443$0 [9:0];
       end
       if (\$272 ) begin
-        \$494 [20:10] = \port$10418$0 [10:0];
+        \$494 [20:10] = \port$10443$0 [10:0];
       end
       if (\$277 ) begin
-        \$494 [30:21] = \port$10418$0 [9:0];
+        \$494 [30:21] = \port$10443$0 [9:0];
       end
       if (\$282 ) begin
-        \$494 [41:31] = \port$10418$0 [10:0];
+        \$494 [41:31] = \port$10443$0 [10:0];
       end
       if (\$287 ) begin
-        \$494 [57:42] = \port$10418$0 [15:0];
+        \$494 [57:42] = \port$10443$0 [15:0];
       end
       if (\$292 ) begin
-        \$494 [74:58] = \port$10418$0 [16:0];
+        \$494 [74:58] = \port$10443$0 [16:0];
       end
     end
     if (rst) begin
@@ -44154,22 +44278,22 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$495  = owned_1;
     if (act) begin
       if (\$297 ) begin
-        \$495 [9:0] = \port$10418$0 [9:0];
+        \$495 [9:0] = \port$10443$0 [9:0];
       end
       if (\$302 ) begin
-        \$495 [20:10] = \port$10418$0 [10:0];
+        \$495 [20:10] = \port$10443$0 [10:0];
       end
       if (\$307 ) begin
-        \$495 [30:21] = \port$10418$0 [9:0];
+        \$495 [30:21] = \port$10443$0 [9:0];
       end
       if (\$312 ) begin
-        \$495 [41:31] = \port$10418$0 [10:0];
+        \$495 [41:31] = \port$10443$0 [10:0];
       end
       if (\$317 ) begin
-        \$495 [57:42] = \port$10418$0 [15:0];
+        \$495 [57:42] = \port$10443$0 [15:0];
       end
       if (\$322 ) begin
-        \$495 [74:58] = \port$10418$0 [16:0];
+        \$495 [74:58] = \port$10443$0 [16:0];
       end
     end
     if (rst) begin
@@ -44181,22 +44305,22 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$496  = owned_2;
     if (act) begin
       if (\$327 ) begin
-        \$496 [9:0] = \port$10418$0 [9:0];
+        \$496 [9:0] = \port$10443$0 [9:0];
       end
       if (\$332 ) begin
-        \$496 [20:10] = \port$10418$0 [10:0];
+        \$496 [20:10] = \port$10443$0 [10:0];
       end
       if (\$337 ) begin
-        \$496 [30:21] = \port$10418$0 [9:0];
+        \$496 [30:21] = \port$10443$0 [9:0];
       end
       if (\$342 ) begin
-        \$496 [41:31] = \port$10418$0 [10:0];
+        \$496 [41:31] = \port$10443$0 [10:0];
       end
       if (\$347 ) begin
-        \$496 [57:42] = \port$10418$0 [15:0];
+        \$496 [57:42] = \port$10443$0 [15:0];
       end
       if (\$352 ) begin
-        \$496 [74:58] = \port$10418$0 [16:0];
+        \$496 [74:58] = \port$10443$0 [16:0];
       end
     end
     if (rst) begin
@@ -44208,22 +44332,22 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$497  = owned_3;
     if (act) begin
       if (\$357 ) begin
-        \$497 [9:0] = \port$10418$0 [9:0];
+        \$497 [9:0] = \port$10443$0 [9:0];
       end
       if (\$362 ) begin
-        \$497 [20:10] = \port$10418$0 [10:0];
+        \$497 [20:10] = \port$10443$0 [10:0];
       end
       if (\$367 ) begin
-        \$497 [30:21] = \port$10418$0 [9:0];
+        \$497 [30:21] = \port$10443$0 [9:0];
       end
       if (\$372 ) begin
-        \$497 [41:31] = \port$10418$0 [10:0];
+        \$497 [41:31] = \port$10443$0 [10:0];
       end
       if (\$377 ) begin
-        \$497 [57:42] = \port$10418$0 [15:0];
+        \$497 [57:42] = \port$10443$0 [15:0];
       end
       if (\$382 ) begin
-        \$497 [74:58] = \port$10418$0 [16:0];
+        \$497 [74:58] = \port$10443$0 [16:0];
       end
     end
     if (rst) begin
@@ -44269,7 +44393,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$5  = 75'h0000000000000000000;
-    casez (\port$10400$0 [18:3])
+    casez (\port$10425$0 [18:3])
       16'h0000:
           \$5  = owned_0;
       16'h0001:
@@ -44297,7 +44421,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$30  = 4'h0;
-    casez (\port$10400$0 [18:3])
+    casez (\port$10425$0 [18:3])
       16'h0000:
           \$30  = owner_of_region_0;
       16'h0001:
@@ -44335,7 +44459,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$31  = 4'h0;
-    casez (\port$10400$0 [18:3])
+    casez (\port$10425$0 [18:3])
       16'h0000:
           \$31  = owner_of_route_0;
       16'h0001:
@@ -44561,7 +44685,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
-    \$469  = { \port$10418$0 , \port$10400$0  };
+    \$469  = { \port$10443$0 , \port$10425$0  };
     if (rst) begin
       \$469  = 55'h00000000000000;
     end
@@ -44571,13 +44695,13 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$470  = owner_of_region_0;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               \$470 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
-              \$470 [3:1] = \port$10418$0 [16:14];
+              \$470 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -44590,17 +44714,17 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$471  = owner_of_region_1;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               \$471 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
-              \$471 [3:1] = \port$10418$0 [16:14];
+              \$471 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -44613,7 +44737,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$472  = owner_of_region_2;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44621,13 +44745,13 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0002:
               \$472 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               /* empty */;
           16'h0002:
-              \$472 [3:1] = \port$10418$0 [16:14];
+              \$472 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -44640,7 +44764,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$473  = owner_of_region_3;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44650,7 +44774,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0003:
               \$473 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44658,7 +44782,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0002:
               /* empty */;
           16'h0003:
-              \$473 [3:1] = \port$10418$0 [16:14];
+              \$473 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -44671,7 +44795,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
     \$474  = owner_of_region_4;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44683,7 +44807,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0004:
               \$474 [0] = \$259 ;
         endcase
-        casez (\port$10400$0 [18:3])
+        casez (\port$10425$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44693,7 +44817,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
           16'h0003:
               /* empty */;
           16'h0004:
-              \$474 [3:1] = \port$10418$0 [16:14];
+              \$474 [3:1] = \port$10443$0 [16:14];
         endcase
       end
     end
@@ -44701,7 +44825,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
       \$474  = 4'h0;
     end
   end
-  assign i__payload = { \port$10418$0 , \port$10400$0  };
+  assign i__payload = { \port$10443$0 , \port$10425$0  };
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -44743,10 +44867,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
   assign \own.touch  = own[74:42];
   assign \own.touch.first  = own[57:42];
   assign \own.touch.count  = own[74:58];
-  assign \i__payload.table  = \port$10400$0 [2:0];
-  assign \i__payload.entry  = \port$10400$0 [18:3];
-  assign \i__payload.word  = \port$10400$0 [22:19];
-  assign \i__payload.data  = \port$10418$0 ;
+  assign \i__payload.table  = \port$10425$0 [2:0];
+  assign \i__payload.entry  = \port$10425$0 [18:3];
+  assign \i__payload.word  = \port$10425$0 [22:19];
+  assign \i__payload.data  = \port$10443$0 ;
   assign \owned_0.tiles  = owned_0[20:0];
   assign \owned_0.tiles.first  = owned_0[9:0];
   assign \owned_0.tiles.count  = owned_0[20:10];
@@ -44855,23 +44979,23 @@ module \t3_node_axi.registers.guard (rst, status, \port$10400$0 , i__valid, \por
   assign \$90  = 32'd0;
   assign \$91  = 1'h0;
   assign \$92  = 1'h0;
-  assign \$96  = \port$10418$0 ;
+  assign \$96  = \port$10443$0 ;
   assign \$102  = 32'd0;
   assign \$103  = 1'h0;
   assign \$104  = 1'h0;
-  assign \$108  = \port$10418$0 ;
+  assign \$108  = \port$10443$0 ;
   assign \$124  = 32'd0;
   assign \$125  = 1'h0;
   assign \$126  = 1'h0;
-  assign \$130  = \port$10418$0 ;
+  assign \$130  = \port$10443$0 ;
   assign \$136  = 32'd0;
   assign \$137  = 1'h0;
   assign \$138  = 1'h0;
-  assign \$142  = \port$10418$0 ;
+  assign \$142  = \port$10443$0 ;
   assign \$148  = 32'd0;
   assign \$149  = 1'h0;
   assign \$150  = 1'h0;
-  assign \$154  = \port$10418$0 ;
+  assign \$154  = \port$10443$0 ;
   assign \$237  = \$236 ;
 endmodule
 

@@ -418,23 +418,23 @@ typedef struct __attribute__ ((__packed__)) {
     uint32_t HI;
 } counter64_desc_f239c5e2_t;
 
-// reg - counter64_desc_903b2481::LO
-#define COUNTER64_DESC_903B2481__LO__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_903B2481__LO__VALUE_bp 0
-#define COUNTER64_DESC_903B2481__LO__VALUE_bw 32
-#define COUNTER64_DESC_903B2481__LO__VALUE_reset 0x0
+// reg - counter64_desc_032af707::LO
+#define COUNTER64_DESC_032AF707__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_032AF707__LO__VALUE_bp 0
+#define COUNTER64_DESC_032AF707__LO__VALUE_bw 32
+#define COUNTER64_DESC_032AF707__LO__VALUE_reset 0x0
 
-// reg - counter64_desc_903b2481::HI
-#define COUNTER64_DESC_903B2481__HI__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_903B2481__HI__VALUE_bp 0
-#define COUNTER64_DESC_903B2481__HI__VALUE_bw 32
-#define COUNTER64_DESC_903B2481__HI__VALUE_reset 0x0
+// reg - counter64_desc_032af707::HI
+#define COUNTER64_DESC_032AF707__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_032AF707__HI__VALUE_bp 0
+#define COUNTER64_DESC_032AF707__HI__VALUE_bw 32
+#define COUNTER64_DESC_032AF707__HI__VALUE_reset 0x0
 
-// regfile - counter64_desc_903b2481
+// regfile - counter64_desc_032af707
 typedef struct __attribute__ ((__packed__)) {
     uint32_t LO;
     uint32_t HI;
-} counter64_desc_903b2481_t;
+} counter64_desc_032af707_t;
 
 // reg - counter64_desc_81b7bfc1::LO
 #define COUNTER64_DESC_81B7BFC1__LO__VALUE_bm 0xffffffff
@@ -454,41 +454,41 @@ typedef struct __attribute__ ((__packed__)) {
     uint32_t HI;
 } counter64_desc_81b7bfc1_t;
 
-// reg - counter64_desc_a45a0d7d::LO
-#define COUNTER64_DESC_A45A0D7D__LO__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_A45A0D7D__LO__VALUE_bp 0
-#define COUNTER64_DESC_A45A0D7D__LO__VALUE_bw 32
-#define COUNTER64_DESC_A45A0D7D__LO__VALUE_reset 0x0
+// reg - counter64_desc_5f1bf710::LO
+#define COUNTER64_DESC_5F1BF710__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_5F1BF710__LO__VALUE_bp 0
+#define COUNTER64_DESC_5F1BF710__LO__VALUE_bw 32
+#define COUNTER64_DESC_5F1BF710__LO__VALUE_reset 0x0
 
-// reg - counter64_desc_a45a0d7d::HI
-#define COUNTER64_DESC_A45A0D7D__HI__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_A45A0D7D__HI__VALUE_bp 0
-#define COUNTER64_DESC_A45A0D7D__HI__VALUE_bw 32
-#define COUNTER64_DESC_A45A0D7D__HI__VALUE_reset 0x0
+// reg - counter64_desc_5f1bf710::HI
+#define COUNTER64_DESC_5F1BF710__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_5F1BF710__HI__VALUE_bp 0
+#define COUNTER64_DESC_5F1BF710__HI__VALUE_bw 32
+#define COUNTER64_DESC_5F1BF710__HI__VALUE_reset 0x0
 
-// regfile - counter64_desc_a45a0d7d
+// regfile - counter64_desc_5f1bf710
 typedef struct __attribute__ ((__packed__)) {
     uint32_t LO;
     uint32_t HI;
-} counter64_desc_a45a0d7d_t;
+} counter64_desc_5f1bf710_t;
 
-// reg - counter64_desc_866fe0b5::LO
-#define COUNTER64_DESC_866FE0B5__LO__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_866FE0B5__LO__VALUE_bp 0
-#define COUNTER64_DESC_866FE0B5__LO__VALUE_bw 32
-#define COUNTER64_DESC_866FE0B5__LO__VALUE_reset 0x0
+// reg - counter64_desc_d590138d::LO
+#define COUNTER64_DESC_D590138D__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_D590138D__LO__VALUE_bp 0
+#define COUNTER64_DESC_D590138D__LO__VALUE_bw 32
+#define COUNTER64_DESC_D590138D__LO__VALUE_reset 0x0
 
-// reg - counter64_desc_866fe0b5::HI
-#define COUNTER64_DESC_866FE0B5__HI__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_866FE0B5__HI__VALUE_bp 0
-#define COUNTER64_DESC_866FE0B5__HI__VALUE_bw 32
-#define COUNTER64_DESC_866FE0B5__HI__VALUE_reset 0x0
+// reg - counter64_desc_d590138d::HI
+#define COUNTER64_DESC_D590138D__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_D590138D__HI__VALUE_bp 0
+#define COUNTER64_DESC_D590138D__HI__VALUE_bw 32
+#define COUNTER64_DESC_D590138D__HI__VALUE_reset 0x0
 
-// regfile - counter64_desc_866fe0b5
+// regfile - counter64_desc_d590138d
 typedef struct __attribute__ ((__packed__)) {
     uint32_t LO;
     uint32_t HI;
-} counter64_desc_866fe0b5_t;
+} counter64_desc_d590138d_t;
 
 // reg - counter64_desc_da146a8d::LO
 #define COUNTER64_DESC_DA146A8D__LO__VALUE_bm 0xffffffff
@@ -562,59 +562,59 @@ typedef struct __attribute__ ((__packed__)) {
     uint32_t HI;
 } counter64_desc_d2e6c67a_t;
 
-// reg - counter64_desc_4176e10d::LO
-#define COUNTER64_DESC_4176E10D__LO__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_4176E10D__LO__VALUE_bp 0
-#define COUNTER64_DESC_4176E10D__LO__VALUE_bw 32
-#define COUNTER64_DESC_4176E10D__LO__VALUE_reset 0x0
+// reg - counter64_desc_5f542fc8::LO
+#define COUNTER64_DESC_5F542FC8__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_5F542FC8__LO__VALUE_bp 0
+#define COUNTER64_DESC_5F542FC8__LO__VALUE_bw 32
+#define COUNTER64_DESC_5F542FC8__LO__VALUE_reset 0x0
 
-// reg - counter64_desc_4176e10d::HI
-#define COUNTER64_DESC_4176E10D__HI__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_4176E10D__HI__VALUE_bp 0
-#define COUNTER64_DESC_4176E10D__HI__VALUE_bw 32
-#define COUNTER64_DESC_4176E10D__HI__VALUE_reset 0x0
+// reg - counter64_desc_5f542fc8::HI
+#define COUNTER64_DESC_5F542FC8__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_5F542FC8__HI__VALUE_bp 0
+#define COUNTER64_DESC_5F542FC8__HI__VALUE_bw 32
+#define COUNTER64_DESC_5F542FC8__HI__VALUE_reset 0x0
 
-// regfile - counter64_desc_4176e10d
+// regfile - counter64_desc_5f542fc8
 typedef struct __attribute__ ((__packed__)) {
     uint32_t LO;
     uint32_t HI;
-} counter64_desc_4176e10d_t;
+} counter64_desc_5f542fc8_t;
 
-// reg - counter64_desc_55a2073a::LO
-#define COUNTER64_DESC_55A2073A__LO__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_55A2073A__LO__VALUE_bp 0
-#define COUNTER64_DESC_55A2073A__LO__VALUE_bw 32
-#define COUNTER64_DESC_55A2073A__LO__VALUE_reset 0x0
+// reg - counter64_desc_206e81ef::LO
+#define COUNTER64_DESC_206E81EF__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_206E81EF__LO__VALUE_bp 0
+#define COUNTER64_DESC_206E81EF__LO__VALUE_bw 32
+#define COUNTER64_DESC_206E81EF__LO__VALUE_reset 0x0
 
-// reg - counter64_desc_55a2073a::HI
-#define COUNTER64_DESC_55A2073A__HI__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_55A2073A__HI__VALUE_bp 0
-#define COUNTER64_DESC_55A2073A__HI__VALUE_bw 32
-#define COUNTER64_DESC_55A2073A__HI__VALUE_reset 0x0
+// reg - counter64_desc_206e81ef::HI
+#define COUNTER64_DESC_206E81EF__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_206E81EF__HI__VALUE_bp 0
+#define COUNTER64_DESC_206E81EF__HI__VALUE_bw 32
+#define COUNTER64_DESC_206E81EF__HI__VALUE_reset 0x0
 
-// regfile - counter64_desc_55a2073a
+// regfile - counter64_desc_206e81ef
 typedef struct __attribute__ ((__packed__)) {
     uint32_t LO;
     uint32_t HI;
-} counter64_desc_55a2073a_t;
+} counter64_desc_206e81ef_t;
 
-// reg - counter64_desc_454104e5::LO
-#define COUNTER64_DESC_454104E5__LO__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_454104E5__LO__VALUE_bp 0
-#define COUNTER64_DESC_454104E5__LO__VALUE_bw 32
-#define COUNTER64_DESC_454104E5__LO__VALUE_reset 0x0
+// reg - counter64_desc_681cbfee::LO
+#define COUNTER64_DESC_681CBFEE__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_681CBFEE__LO__VALUE_bp 0
+#define COUNTER64_DESC_681CBFEE__LO__VALUE_bw 32
+#define COUNTER64_DESC_681CBFEE__LO__VALUE_reset 0x0
 
-// reg - counter64_desc_454104e5::HI
-#define COUNTER64_DESC_454104E5__HI__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_454104E5__HI__VALUE_bp 0
-#define COUNTER64_DESC_454104E5__HI__VALUE_bw 32
-#define COUNTER64_DESC_454104E5__HI__VALUE_reset 0x0
+// reg - counter64_desc_681cbfee::HI
+#define COUNTER64_DESC_681CBFEE__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_681CBFEE__HI__VALUE_bp 0
+#define COUNTER64_DESC_681CBFEE__HI__VALUE_bw 32
+#define COUNTER64_DESC_681CBFEE__HI__VALUE_reset 0x0
 
-// regfile - counter64_desc_454104e5
+// regfile - counter64_desc_681cbfee
 typedef struct __attribute__ ((__packed__)) {
     uint32_t LO;
     uint32_t HI;
-} counter64_desc_454104e5_t;
+} counter64_desc_681cbfee_t;
 
 // reg - counter64_desc_c6faa817::LO
 #define COUNTER64_DESC_C6FAA817__LO__VALUE_bm 0xffffffff
@@ -634,23 +634,23 @@ typedef struct __attribute__ ((__packed__)) {
     uint32_t HI;
 } counter64_desc_c6faa817_t;
 
-// reg - counter64_desc_56ec6332::LO
-#define COUNTER64_DESC_56EC6332__LO__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_56EC6332__LO__VALUE_bp 0
-#define COUNTER64_DESC_56EC6332__LO__VALUE_bw 32
-#define COUNTER64_DESC_56EC6332__LO__VALUE_reset 0x0
+// reg - counter64_desc_bace8aa5::LO
+#define COUNTER64_DESC_BACE8AA5__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_BACE8AA5__LO__VALUE_bp 0
+#define COUNTER64_DESC_BACE8AA5__LO__VALUE_bw 32
+#define COUNTER64_DESC_BACE8AA5__LO__VALUE_reset 0x0
 
-// reg - counter64_desc_56ec6332::HI
-#define COUNTER64_DESC_56EC6332__HI__VALUE_bm 0xffffffff
-#define COUNTER64_DESC_56EC6332__HI__VALUE_bp 0
-#define COUNTER64_DESC_56EC6332__HI__VALUE_bw 32
-#define COUNTER64_DESC_56EC6332__HI__VALUE_reset 0x0
+// reg - counter64_desc_bace8aa5::HI
+#define COUNTER64_DESC_BACE8AA5__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_BACE8AA5__HI__VALUE_bp 0
+#define COUNTER64_DESC_BACE8AA5__HI__VALUE_bw 32
+#define COUNTER64_DESC_BACE8AA5__HI__VALUE_reset 0x0
 
-// regfile - counter64_desc_56ec6332
+// regfile - counter64_desc_bace8aa5
 typedef struct __attribute__ ((__packed__)) {
     uint32_t LO;
     uint32_t HI;
-} counter64_desc_56ec6332_t;
+} counter64_desc_bace8aa5_t;
 
 // reg - counter64_desc_908161cc::LO
 #define COUNTER64_DESC_908161CC__LO__VALUE_bm 0xffffffff
@@ -1183,19 +1183,19 @@ typedef struct __attribute__ ((__packed__)) {
     uint8_t RESERVED_204_20f[0xc];
     counter64_desc_c5560a3a_t CYCLES;
     counter64_desc_f239c5e2_t PRODUCER_READ_BYTES;
-    counter64_desc_903b2481_t PRODUCER_WRITE_BYTES;
+    counter64_desc_032af707_t PRODUCER_WRITE_BYTES;
     counter64_desc_81b7bfc1_t REMOTE_WRITE_BYTES;
-    counter64_desc_a45a0d7d_t INCOMING_UPDATE_BYTES;
-    counter64_desc_866fe0b5_t INCOMING_STORE_BYTES;
+    counter64_desc_5f1bf710_t INCOMING_UPDATE_BYTES;
+    counter64_desc_d590138d_t INCOMING_STORE_BYTES;
     counter64_desc_da146a8d_t DMA_READ_BYTES;
     counter64_desc_dff75f4b_t DMA_PACKETS;
     counter64_desc_a3fecb7a_t COMMITS;
     counter64_desc_d2e6c67a_t PRODUCER_WRITE_STALL;
-    counter64_desc_4176e10d_t PRODUCER_READ_STALL;
-    counter64_desc_55a2073a_t COMPUTE_QUEUE_STALL;
-    counter64_desc_454104e5_t COMMUNICATION_QUEUE_STALL;
+    counter64_desc_5f542fc8_t PRODUCER_READ_STALL;
+    counter64_desc_206e81ef_t COMPUTE_QUEUE_STALL;
+    counter64_desc_681cbfee_t COMMUNICATION_QUEUE_STALL;
     counter64_desc_c6faa817_t LINK_STALL;
-    counter64_desc_56ec6332_t DMA_STALL;
+    counter64_desc_bace8aa5_t DMA_STALL;
     counter64_desc_908161cc_t TX_WORDS;
     counter64_desc_70c1645e_t RX_WORDS;
     counter64_desc_b3d2eb82_t MEMORY_BUSY;
