@@ -4,12 +4,14 @@ import dataclasses
 
 import t3hw
 from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
-from t3hw.registers import (COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, decode_register,
-                            encode_entry, encode_register, entry_address, register_address)
+from t3hw.registers import (COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TABLES,
+                            decode_register, encode_entry, encode_register, entry_address,
+                            register_address)
 
 from .limits import check_device
 
-__all__ = ["Device", "DeviceError", "Errors", "FirstError", "PlanStatus", "PlanTimeout"]
+__all__ = ["Device", "DeviceError", "Errors", "FirstError", "PlanStatus", "PlanTimeout",
+           "clear_all", "drain"]
 
 _NAMED_TILES = 8
 
@@ -82,6 +84,8 @@ class Device:
     def __init__(self, transport, *, config=None):
         self.transport = transport
         self._programmed = {}
+        # Plans that are not programmed any more, and the plan that took the place of each.
+        self._replaced = {}
         self._identify()
         self.config = self._configuration(config)
 
@@ -141,12 +145,27 @@ class Device:
             burst_beats=dma["burst_beats_minus_1"] + 1, **latency)
 
     def reset(self):
-        """Take over a node in whatever state it is: forget plans, regions, errors and counts."""
-        for plan in range(self.config.plans):
+        """Take over a node in whatever state it is: forget plans, regions, errors and counts.
+
+        Lets go of commands that are held, and sets the policy to ROUND_ROBIN.
+        """
+        # A held command of one plan stands in the way of those of others that are cleared.
+        self.write("CONTROL")
+        plans = range(self.config.plans)
+        for plan in plans:
+            if self.status(plan).armed:
+                self.clear(plan, wait=False)
+        for plan in plans:
+            self._wait_cleared(plan)
+        # What is left in a plan's words may be beyond the tables: a clear with it is refused.
+        for plan in plans:
+            self.transport.write_words((entry_address("PLAN", plan, word), 0)
+                                       for word in range(1, TABLES["PLAN"].words))
             self.clear(plan)
         for region in range(self.config.regions):
             self.transport.write32(entry_address("REGION", region), 0)
         self._programmed.clear()
+        self._replaced.clear()
         self.write("IRQ_ENABLE")
         self.clear_errors()
         self.clear_counters()
@@ -157,21 +176,29 @@ class Device:
         """Write a `DevicePlan` into the node's tables, and clear what it uses.
 
         All devices of a ring must be programmed before one of them is armed: a packet of a plan
-        that the receiver has not cleared yet is refused as stale. Runs after that need no such
-        barrier.
+        that the receiver has not programmed and cleared yet is lost, or holds up the link. Runs
+        after that need no such barrier.
+
+        Plans that were programmed before, and have a place in a table in common with this one, are
+        programmed no more: `arm` refuses them until they are programmed again.
         """
         check_device(device_plan, self.config)
         plan = device_plan.plan
-        if self.status(plan).armed:
-            raise DeviceError(f"plan {plan} is armed: wait until it is done, or clear it")
-        self.transport.write_words(self._table_writes(device_plan))
+        replaced = [number for number, former in self._programmed.items()
+                    if number == plan or _has_common_place(former, device_plan)]
+        for number in {plan, *replaced}:
+            if self.status(number).armed:
+                raise DeviceError(f"plan {number} is armed: wait until it is done, or clear it")
+        former = [region for number in replaced for region in self._programmed.pop(number).regions]
+        self._replaced |= dict.fromkeys(replaced, plan)
+        self.transport.write_words(self._table_writes(device_plan, former))
         self._programmed[plan] = device_plan
+        self._replaced.pop(plan, None)
         # Whatever runs before have left in these places is forgotten.
         self.clear(plan)
 
-    def _table_writes(self, device_plan):
-        """Address and value of each word to write."""
-        former = getattr(self._programmed.get(device_plan.plan), "regions", ())
+    def _table_writes(self, device_plan, former):
+        """Address and value of each word to write. ``former``: regions that exist no more."""
         used = {region.index for region in device_plan.regions}
         for region in former:
             if region.index not in used:
@@ -184,16 +211,47 @@ class Device:
 
     def arm(self, plan=0):
         """Start a run of a plan."""
+        if plan in self._replaced:
+            raise DeviceError(f"plan {plan} must be programmed again: plan {self._replaced[plan]} "
+                              "took its place in the tables")
         if self.status(plan).armed:
             raise DeviceError(f"plan {plan} is armed already")
         self.write("IRQ_STATUS", plan_done=1 << plan)
         self._control(plan, arm=1)
 
-    def clear(self, plan=0):
-        """Stop a plan if it runs, and forget all counts that it left behind."""
-        self._control(plan, clear=1)
+    def clear(self, plan=0, *, wait=True, timeout=1_000_000):
+        """Stop a plan if it runs, and forget all counts that it left behind.
+
+        What of it is under way is waited for, and that may be packets that the neighbour takes only
+        when it is cleared too. So clear several devices by `clear_all`, not one after the other.
+
+        Parameters
+        ----------
+        plan : int
+            Its number.
+        wait : bool
+            Wait until it is cleared. If not, this only begins it.
+        timeout : int
+            Cycles of the node to wait at most.
+
+        Raises
+        ------
+        DeviceError
+            If it is still being cleared after that.
+        """
+        if not self.status(plan).clearing:
+            self._control(plan, clear=1)
+        if wait:
+            self._wait_cleared(plan, timeout)
+
+    def _wait_cleared(self, plan, timeout=1_000_000):
+        start = self.cycles()
         while self.status(plan).clearing:
-            pass
+            cycles = self.cycles() - start
+            if cycles >= timeout:
+                raise DeviceError(
+                    f"plan {plan} is still being cleared after {cycles} cycles: commands are held, "
+                    "or the neighbour does not take its packets (clear it too, set HOLD_TIMEOUT)")
 
     def _control(self, plan, **bits):
         self.transport.write32(entry_address("PLAN", plan), encode_entry("PLAN", **bits)[0])
@@ -303,6 +361,10 @@ class Device:
         low, high = self.transport.read_block(register_address("CYCLES_LO"), 2)
         return high << 32 | low
 
+    def _received_words(self):
+        self.write("COUNTER_CONTROL", snapshot=1)
+        return self.read("RX_WORDS_LO")["value"]
+
     def errors(self):
         """Errors since they were last cleared, as `Errors`."""
         status = self.read("ERROR_STATUS")
@@ -333,7 +395,10 @@ class Device:
         self.write("CONTROL", **self.read("CONTROL") | {"policy": policy})
 
     def hold(self, held=True):
-        """Keep commands that fire waiting until they are let go: no overlap, to compare with."""
+        """Keep commands that fire waiting until they are let go: no overlap, to compare with.
+
+        Let go before a clear: a held command stands in the way of other plans' commands behind it.
+        """
         self.write("CONTROL", **self.read("CONTROL") | {"hold": int(held)})
 
     def set_memory_latency(self, cycles):
@@ -348,6 +413,81 @@ class Device:
     def set_hold_timeout(self, cycles):
         """How long a packet of a plan that is not armed may wait; 0 for ever."""
         self.write("HOLD_TIMEOUT", cycles=cycles)
+
+
+def clear_all(devices, plan=0, *, timeout=1_000_000):
+    """Stop a plan on several devices: begin on all of them, then wait for each.
+
+    Their links may still hold packets of the run: see `drain`.
+
+    Parameters
+    ----------
+    devices : sequence of Device
+        All devices of a ring.
+    plan : int
+        Its number.
+    timeout : int
+        Cycles to wait at most for each device.
+
+    Raises
+    ------
+    DeviceError
+        If it is still being cleared after that.
+    """
+    for device in devices:
+        device.clear(plan, wait=False)
+    for device in devices:
+        device._wait_cleared(plan, timeout)
+
+
+def drain(devices, *, quiet=1000, timeout=1_000_000):
+    """Wait until nothing comes over the links of a ring any more, after `clear_all`.
+
+    Producers must have stopped and no plan may run. HOLD_TIMEOUT must not be 0: packets of a run
+    that was stopped may look like those of the next one, and then hold the link.
+
+    Parameters
+    ----------
+    devices : sequence of Device
+        All devices of the ring.
+    quiet : int
+        Cycles without a word on any link, and without a held packet, after which they are empty.
+        More than a word takes from one device to the next.
+    timeout : int
+        Cycles to wait at most.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such time.
+    """
+    clock = devices[0]
+    start = since = clock.cycles()
+    before = None
+    while True:
+        held = [device.read("LINK_STATUS")["holding"] for device in devices]
+        words = [device._received_words() for device in devices]
+        now = clock.cycles()
+        if any(held) or words != before:
+            before, since = words, now
+        elif now - since >= quiet:
+            return
+        if now - start >= timeout:
+            raise DeviceError(f"links are not empty after {now - start} cycles; devices that hold "
+                              f"a packet: {[index for index, bit in enumerate(held) if bit]}")
+
+
+def _has_common_place(one, other):
+    """Whether two `DevicePlan` objects use the same entry of a table."""
+    def places(plan):
+        yield from (range(plan.first_tile, plan.first_tile + len(plan.tiles)),
+                    range(plan.first_command, plan.first_command + len(plan.commands)),
+                    range(plan.first_touch, plan.first_touch + plan.touch_beats))
+        for entries in (plan.regions, plan.routes):
+            yield {entry.index for entry in entries}
+
+    return any(not set(mine).isdisjoint(theirs)
+               for mine, theirs in zip(places(one), places(other)))
 
 
 def _entries(device_plan):

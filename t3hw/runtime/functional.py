@@ -124,13 +124,15 @@ class FunctionalDevice(Transport, Memory):
             self._held = 0
             return
         self._held += 1
-        if self._held == self.registers.field("HOLD_TIMEOUT", "cycles"):
+        if 0 < self.registers.field("HOLD_TIMEOUT", "cycles") <= self._held:
+            self._held = 0
             self.status.error("HOLD_TIMEOUT", self.rx.popleft().address, None)
 
     def _is_under_way(self, plan):
-        """Whether a write of the plan's tiles or one of its commands is on its way."""
+        """Whether a write of the plan's tiles or one of its commands is on its way or waits."""
         writes = (request.tile for request in (*self._compute, *self._communication))
         return (any(tile is not None and tile[0] == plan for tile in writes)
+                or any(command["plan"] == plan for command in self.plans.fires)
                 or self._transfer is not None and self._transfer[0]["plan"] == plan)
 
     # Producer.
@@ -264,10 +266,12 @@ class FunctionalDevice(Transport, Memory):
         done = self.memory.write(request)
         self.counts["commits"] += 1
         self.counts["memory_busy"] += 1
+        # What was sent to memory, whatever became of it.
+        sent = int(request.strobe.sum())
         if request.source == "PRODUCER":
-            self.counts["producer_write_bytes"] += done
+            self.counts["producer_write_bytes"] += sent
         elif request.source == "LINK":
-            self.counts[f"incoming_{request.op.lower()}_bytes"] += done
+            self.counts[f"incoming_{request.op.lower()}_bytes"] += sent
         if request.tile is not None and done:
             self.plans.count(request.tile, request.address, done)
         return True
@@ -275,14 +279,18 @@ class FunctionalDevice(Transport, Memory):
     # DMA.
 
     def _dma_step(self, rng):
+        fires = self.plans.fires
+        if fires and not self.plans.is_armed(fires[0]["plan"]):
+            # Its plan was stopped. It goes nowhere, but in its turn, and even while others are held.
+            fires.popleft()
+            return True
         if self._transfer is None:
-            if not self.plans.fires or self.registers.field("CONTROL", "hold"):
+            if not fires or self.registers.field("CONTROL", "hold"):
                 return False
-            command = self.plans.fires.popleft()
-            plan = self.plans[command["plan"]]
-            if plan.armed:
-                self._transfer = command, command_packets(
-                    self.registers, self.config, self.memory.data, command, plan.epoch)
+            command = fires.popleft()
+            self._transfer = command, command_packets(
+                self.registers, self.config, self.memory.data, command,
+                self.plans[command["plan"]].epoch)
             return True
         if self._outgoing is None:
             self._outgoing = next(self._transfer[1], None)

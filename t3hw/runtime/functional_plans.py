@@ -68,7 +68,6 @@ class Plans:
     def forget(self, number):
         """Make a plan as after reset."""
         self._plans[number] = _Plan()
-        self.fires = collections.deque(fire for fire in self.fires if fire["plan"] != number)
 
     def tick(self):
         """Let a cycle pass: time-outs, and plans that are done. Returns those to be cleared."""

@@ -9,7 +9,7 @@ from rings import DrivenRing, check_result, random_gemm
 from t3hw.config import PRESETS, NodeConfig
 from t3hw.registers import (MAP_HASH, NO_COMMAND, REGISTERS, encode_entry, entry_address,
                             register_address)
-from t3hw.runtime.device import Device, DeviceError, PlanTimeout
+from t3hw.runtime.device import Device, DeviceError, PlanTimeout, clear_all, drain
 from t3hw.runtime.functional import FunctionalDevice
 from t3hw.runtime.functional_packets import Packet
 from t3hw.runtime.plan import PlanError, ring_reduce_scatter
@@ -144,12 +144,42 @@ def test_arming_what_would_harm_another_plan_is_refused():
     driver = ring.drivers[0]
     clash = ring_reduce_scatter(m=6, n=4, dtype="float32", devices=3, tile=(2, 4), config=CONFIG,
                                 **plan.next_free() | {"first_tile": 1})
-    driver.program(clash.device_plans[0])
+    # Another driver knows nothing of plan 0.
+    other = Device(driver.transport)
+    other.program(clash.device_plans[0])
     driver.arm(0)
     with pytest.raises(BusError):
-        driver.arm(1)
+        other.arm(1)
     driver.clear(0)
-    driver.arm(1)
+    other.arm(1)
+
+
+@pytest.mark.parametrize("shared", ["first_tile", "first_command", "first_touch", "first_region",
+                                    "first_route"])
+def test_a_plan_whose_place_another_one_took_must_be_programmed_again(shared):
+    ring, plan, gemm = small_ring()
+    places = plan.next_free()
+    assert not [place for place in places if place != "plan" and places[place] == 0]
+    other = ring_reduce_scatter(m=6, n=4, dtype="float32", devices=3, tile=(2, 4), config=CONFIG,
+                                **places | {shared: 0})
+    ring.program(other)
+    for driver in ring.drivers:
+        with pytest.raises(DeviceError, match="plan 0 must be programmed again: plan 1 took its "
+                                              "place in the tables"):
+            driver.arm(0)
+    ring.run(other, gemm.partials)
+    check_result(ring, other, gemm.running_sums(other))
+    ring.drivers[0].arm(1)
+    with pytest.raises(DeviceError, match="plan 1 is armed"):
+        ring.drivers[0].program(plan.device_plans[0])
+    ring.drivers[0].clear(1)
+    ring.program(plan)
+    with pytest.raises(DeviceError, match="plan 1 must be programmed again"):
+        ring.drivers[0].arm(1)
+    clear_all(ring.drivers)
+    ring.run(plan, gemm.partials)
+    check_result(ring, plan, gemm.running_sums(plan))
+    assert not any(ring.errors())
 
 
 # Time-outs.
@@ -206,18 +236,81 @@ def test_a_stopped_plan_leaves_nothing_behind(seed):
     ring.produce(plan, gemm.partials, device=seed % 3)
     ring.model.run(1000)
     for driver in ring.drivers:
-        driver.clear(0)
+        driver.set_hold_timeout(100)
+    clear_all(ring.drivers, 0)
+    for driver in ring.drivers:
         assert not driver.status(0).armed and driver.status(0).epoch == 0
         assert driver.tile_state(0) == {"bytes": 0, "epoch": 0, "open": 0}
     for driver in ring.drivers:
         driver.wait(1)
     check_result(ring, other, gemm.running_sums(other))
+    drain(ring.drivers)
     for driver in ring.drivers:
+        driver.set_hold_timeout(0)
         driver.clear_errors()
     for _ in range(3):
         ring.run(plan, gemm.partials)
         check_result(ring, plan, gemm.running_sums(plan), f"seed {seed}")
     assert not any(ring.errors())
+
+
+def test_a_clear_may_need_that_of_the_neighbour():
+    """Device 0 is in its second run, and its DMA sends to one that is not: few packets fit on the
+    link."""
+    config = CONFIG.replace(link_credits=24, burst_beats=2)
+    ring, plan, gemm = small_ring(config=config, m=24, n=8, overlap=False)
+    ring.run(plan, gemm.partials)
+    ring.drivers[0].arm()
+    ring.produce(plan, gemm.partials, device=0)
+    ring.model.run(5000)
+    assert ring.drivers[2].read("LINK_STATUS") == {"holding": 1, "plan": 0}
+    with pytest.raises(DeviceError, match="plan 0 is still being cleared after [0-9]+ cycles"):
+        ring.drivers[0].clear(timeout=500)
+    assert ring.drivers[0].status().clearing
+    clear_all(ring.drivers)
+    assert [driver.status().clearing for driver in ring.drivers] == [False] * 3
+    drain(ring.drivers)
+    for driver in ring.drivers:
+        driver.clear_errors()
+    ring.run(plan, gemm.partials)
+    check_result(ring, plan, gemm.running_sums(plan))
+    assert not any(ring.errors())
+
+
+def test_draining_needs_a_hold_time_out():
+    ring, _, _ = small_ring()
+    device = ring.model.devices[1]
+    for _ in range(3):
+        send(device, epoch=1)
+    with pytest.raises(DeviceError, match=r"not empty after [0-9]+ cycles.* hold a packet: \[1\]"):
+        drain(ring.drivers, timeout=2000)
+    # All of them are let go, although the first one has waited for longer already.
+    ring.drivers[1].set_hold_timeout(300)
+    drain(ring.drivers, quiet=100)
+    assert not device.rx
+    errors = ring.drivers[1].errors()
+    assert errors.causes == ("HOLD_TIMEOUT",) and errors.count == 3
+
+
+def test_a_clear_waits_for_commands_behind_one_that_is_held():
+    ring, plan, gemm = small_ring()
+    other = ring_reduce_scatter(m=6, n=4, dtype="float32", devices=3, tile=(2, 4), config=CONFIG,
+                                **plan.next_free())
+    ring.program(other)
+    for driver in ring.drivers:
+        driver.hold()
+        driver.arm(0)
+        driver.arm(1)
+    for one in plan, other:
+        ring.produce(one, gemm.partials)
+        ring.model.run(2000)
+    driver = ring.drivers[0]
+    driver.clear(1, wait=False)
+    with pytest.raises(DeviceError, match="plan 1 is still being cleared after .*are held"):
+        driver.clear(1, timeout=500)
+    driver.hold(False)
+    driver.clear(1)
+    assert driver.status(1).epoch == 0 and driver.status(0).epoch == 1
 
 
 # Errors.
@@ -426,11 +519,52 @@ def test_settings_reach_the_registers_and_reset_takes_over():
         driver.set_memory_latency(CONFIG.memory_max_latency + 1)
     ring, plan, _ = small_ring()
     ring.drivers[0].arm()
+    ring.drivers[0].hold()
     newcomer = Device(ring.model.devices[0])
     newcomer.reset()
     assert not newcomer.status().armed
+    assert newcomer.read("CONTROL") == {"policy": 0, "hold": 0}
     assert len(ring.model.devices[0].regions) == 0
     assert newcomer.counters()["commits"] == 0
+
+
+def test_reset_takes_over_from_software_that_left_nonsense():
+    """Plan 0 runs, plan 1 is being cleared, plan 2 overlaps both, plan 3 is beyond the tables."""
+    ring, plan, gemm = small_ring()
+    other = ring_reduce_scatter(m=6, n=4, dtype="float32", devices=3, tile=(2, 4), config=CONFIG,
+                                **plan.next_free())
+    ring.program(other)
+    newcomer = Device(ring.model.devices[0])
+    for number, words in ((2, {"tiles": CONFIG.tiles, "commands": CONFIG.commands,
+                               "touch_beats": CONFIG.touch_beats}),
+                          (3, {"first_tile": CONFIG.tiles - 1, "tiles": 5})):
+        for word, value in enumerate(encode_entry("PLAN", **words)[1:], 1):
+            newcomer.transport.write32(entry_address("PLAN", number, word), value)
+    newcomer.arm(0)
+    newcomer.arm(1)
+    newcomer.clear(1, wait=False)
+    for number in 2, 3:
+        with pytest.raises(BusError):
+            newcomer.clear(number)
+    newcomer.reset()
+    for number in range(CONFIG.plans):
+        assert newcomer.status(number).epoch == 0
+        assert not any(newcomer.transport.registers.entry("PLAN", number).values())
+    ring.drivers[0].reset()
+    ring.program(plan)
+    ring.run(plan, gemm.partials)
+    check_result(ring, plan, gemm.running_sums(plan))
+
+
+def test_byte_counters_count_what_was_sent_to_memory():
+    device, driver = standing_alone()
+    for _ in range(2):
+        device.store(0, ONE)
+        device.advance(10)
+        send(device, data=np.frombuffer(ONE, np.uint8))
+    assert driver.errors().causes == ("DUPLICATE_UPDATE",)
+    counters = driver.counters()
+    assert counters["producer_write_bytes"] == counters["incoming_update_bytes"] == 16
 
 
 def test_counters_are_a_snapshot():
