@@ -239,14 +239,19 @@ class Device:
         DeviceError
             If it is still being cleared after that.
         """
-        if not self.status(plan).clearing:
+        if not self._is_clearing(plan):
             self._control(plan, clear=1)
         if wait:
             self._wait_cleared(plan, timeout)
 
+    def _is_clearing(self, plan):
+        return bool(self.read("PLAN_STATUS_STATE", plan)["clearing"])
+
     def _wait_cleared(self, plan, timeout=1_000_000):
+        if not self._is_clearing(plan):
+            return
         start = self.cycles()
-        while self.status(plan).clearing:
+        while self._is_clearing(plan):
             cycles = self.cycles() - start
             if cycles >= timeout:
                 raise DeviceError(
