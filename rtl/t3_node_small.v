@@ -24965,11 +24965,9 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     if (finish0) begin
       \$532 [0] = 1'h0;
     end
-    if (cleared[0]) begin
-      \$532 [4:1] = 4'h0;
-    end
     if (asked0) begin
       \$532 [0] = 1'h0;
+      \$532 [4:1] = { table__payload[29:27], 1'h0 };
     end
     begin
       begin
@@ -24984,11 +24982,9 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     if (finish1) begin
       \$532 [25] = 1'h0;
     end
-    if (cleared[1]) begin
-      \$532 [29:26] = 4'h0;
-    end
     if (asked1) begin
       \$532 [25] = 1'h0;
+      \$532 [29:26] = { table__payload[29:27], 1'h0 };
     end
     begin
       begin
@@ -25003,11 +24999,9 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     if (finish2) begin
       \$532 [50] = 1'h0;
     end
-    if (cleared[2]) begin
-      \$532 [54:51] = 4'h0;
-    end
     if (asked2) begin
       \$532 [50] = 1'h0;
+      \$532 [54:51] = { table__payload[29:27], 1'h0 };
     end
     begin
       begin
@@ -25022,11 +25016,9 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     if (finish3) begin
       \$532 [75] = 1'h0;
     end
-    if (cleared[3]) begin
-      \$532 [79:76] = 4'h0;
-    end
     if (asked3) begin
       \$532 [75] = 1'h0;
+      \$532 [79:76] = { table__payload[29:27], 1'h0 };
     end
     if (rst) begin
       \$532  = 100'h0000000000000000000000000;
@@ -35462,7 +35454,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
         10'h02c:
             \$133  = scratch_value;
         10'h030:
-            \$133  = 32'd1510866999;
+            \$133  = 32'd1749091508;
         10'h040:
           begin
             \$133 [1:0] = policy;

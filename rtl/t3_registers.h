@@ -11,7 +11,7 @@ extern "C" {
 #include <assert.h>
 
 // Hash of this map; the register MAP_HASH of a matching node reads the same.
-#define T3_MAP_HASH 0x5a0e0037u
+#define T3_MAP_HASH 0x684104b4u
 
 // reg - t3::PRODUCT_ID
 #define T3__PRODUCT_ID__ID_bm 0xffffffff
@@ -845,6 +845,9 @@ typedef struct __attribute__ ((__packed__)) {
 #define T3__PLAN__CONTROL__CLEAR_bm 0x2
 #define T3__PLAN__CONTROL__CLEAR_bp 1
 #define T3__PLAN__CONTROL__CLEAR_bw 1
+#define T3__PLAN__CONTROL__EPOCH_HALF_bm 0x70
+#define T3__PLAN__CONTROL__EPOCH_HALF_bp 4
+#define T3__PLAN__CONTROL__EPOCH_HALF_bw 3
 
 // reg - t3::PLAN::FIRST_TILE
 #define T3__PLAN__FIRST_TILE__FIRST_TILE_bm 0xffff

@@ -1,6 +1,6 @@
 """Plan state: which plans are armed, how far they are, and what ends them."""
 
-from amaranth import Module, Mux, Signal, unsigned
+from amaranth import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
@@ -15,7 +15,7 @@ __all__ = ["PlanState"]
 class PlanState(wiring.Component):
     """Keep the state of every plan, and tell all blocks of it.
 
-    *Arm* takes a plan to its next epoch (`t3hw.hdl.seams.next_epoch`: 1 after reset or clear, then
+    *Arm* takes a plan to its next epoch (`t3hw.hdl.seams.next_epoch`: 1 after reset, then
     2, …, 15, 2, …, so that parities alternate), forgets its counts and starts its timer. When as
     many tiles are full and as many commands are done as the plan has, it is *done* and not armed
     any more; a plan without tiles and commands at once. A plan that is armed for ``timeout`` cycles
@@ -23,7 +23,8 @@ class PlanState(wiring.Component):
 
     *Clear* disarms a plan at once. When nothing of it is under way any more (``busy`` is low, and
     low again `drain_cycles` later, when what was between tracker and trigger has become a fire) the
-    range that it owns goes out as ``clear``, and when that is taken the plan is as after reset.
+    range that it owns goes out as ``clear``, and when that is taken the plan is as after reset, but
+    goes on from the epoch, an even one, that the clear gave it.
     Plans that wait for a clear get it one after another; a busy one holds up no other. Arm is
     ignored while the plan is armed or being cleared, and in a write that also clears.
 
@@ -190,15 +191,18 @@ class PlanState(wiring.Component):
             with m.If(cleared[index]):
                 m.d.sync += [
                     clearing[index].eq(0),
-                    view.epoch.eq(0),
                     finished[index].eq(0),
                     timed_out[index].eq(0),
                 ]
             with m.If(asked):
                 # Last, so it wins; also over the end of the clear before.
+                # The epoch changes at once, so that packets of the stopped run are stale from now on, and
+                # those of the run after it hold no link. An even one, since what a clear leaves in the
+                # first-touch map means "not written" in an odd epoch.
                 m.d.sync += [
                     clearing[index].eq(1),
                     view.armed.eq(0),
+                    view.epoch.eq(Cat(0, table.data[4:7])),
                 ]
             m.d.comb += [
                 status.armed.eq(view.armed),

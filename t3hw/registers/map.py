@@ -5,7 +5,7 @@ from t3hw.registers.description import Counter, Field, Register, Table, TableFie
 __all__ = ["MAP_HASH", "ENUMS", "REGISTERS", "COUNTERS", "TABLES"]
 
 #: 32-bit hash of this map, readable in the register MAP_HASH.
-MAP_HASH = 0x5a0e0037
+MAP_HASH = 0x684104b4
 
 #: Encodings of fields: name, value by name.
 ENUMS = {
@@ -403,6 +403,7 @@ TABLES = {
     "PLAN": Table(0x40000, 32, 8, 8, {
         "arm": TableField(0, 0, 1),
         "clear": TableField(0, 1, 1),
+        "epoch_half": TableField(0, 4, 3),
         "first_tile": TableField(1, 0, 16),
         "tiles": TableField(2, 0, 17),
         "first_command": TableField(3, 0, 16),

@@ -11,7 +11,7 @@ from t3hw.registers import (COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TA
 from .limits import check_device
 
 __all__ = ["Device", "DeviceError", "Errors", "FirstError", "PlanStatus", "PlanTimeout",
-           "clear_all", "drain"]
+           "clear_all"]
 
 _NAMED_TILES = 8
 
@@ -172,8 +172,10 @@ class Device:
 
     # Plans.
 
-    def program(self, device_plan):
+    def program(self, device_plan, *, epoch=0):
         """Write a `DevicePlan` into the node's tables, and clear what it uses.
+
+        ``epoch`` is that of `clear`: 0, or what `clear_all` returned if the plan was stopped before.
 
         All devices of a ring must be programmed before one of them is armed: a packet of a plan
         that the receiver has not programmed and cleared yet is lost, or holds up the link. Runs
@@ -195,7 +197,7 @@ class Device:
         self._programmed[plan] = device_plan
         self._replaced.pop(plan, None)
         # Whatever runs before have left in these places is forgotten.
-        self.clear(plan)
+        self.clear(plan, epoch=epoch)
 
     def _table_writes(self, device_plan, former):
         """Address and value of each word to write. ``former``: regions that exist no more."""
@@ -219,7 +221,7 @@ class Device:
         self.write("IRQ_STATUS", plan_done=1 << plan)
         self._control(plan, arm=1)
 
-    def clear(self, plan=0, *, wait=True, timeout=1_000_000):
+    def clear(self, plan=0, *, epoch=0, wait=True, timeout=1_000_000):
         """Stop a plan if it runs, and forget all counts that it left behind.
 
         What of it is under way is waited for, and that may be packets that the neighbour takes only
@@ -229,6 +231,8 @@ class Device:
         ----------
         plan : int
             Its number.
+        epoch : int
+            Even number, 0 to 14, that the plan goes on from; the same on all devices of a ring.
         wait : bool
             Wait until it is cleared. If not, this only begins it.
         timeout : int
@@ -240,7 +244,7 @@ class Device:
             If it is still being cleared after that.
         """
         if not self._is_clearing(plan):
-            self._control(plan, clear=1)
+            self._control(plan, clear=1, epoch_half=epoch // 2)
         if wait:
             self._wait_cleared(plan, timeout)
 
@@ -366,10 +370,6 @@ class Device:
         low, high = self.transport.read_block(register_address("CYCLES_LO"), 2)
         return high << 32 | low
 
-    def _received_words(self):
-        self.write("COUNTER_CONTROL", snapshot=1)
-        return self.read("RX_WORDS_LO")["value"]
-
     def errors(self):
         """Errors since they were last cleared, as `Errors`."""
         status = self.read("ERROR_STATUS")
@@ -423,7 +423,8 @@ class Device:
 def clear_all(devices, plan=0, *, timeout=1_000_000):
     """Stop a plan on several devices: begin on all of them, then wait for each.
 
-    Their links may still hold packets of the run: see `drain`.
+    Their links may still hold packets of the run. So the plan goes on from an epoch that no device was
+    near: whenever such a packet arrives it is refused as stale.
 
     Parameters
     ----------
@@ -434,52 +435,36 @@ def clear_all(devices, plan=0, *, timeout=1_000_000):
     timeout : int
         Cycles to wait at most for each device.
 
+    Returns
+    -------
+    int
+        The epoch that the plan goes on from, for `Device.program` if it is programmed anew.
+
     Raises
     ------
     DeviceError
         If it is still being cleared after that.
     """
+    # Near is an epoch that a packet may carry, and the two before it: what is armed, and what may wait.
+    near = set()
     for device in devices:
-        device.clear(plan, wait=False)
+        epoch = device.status(plan).epoch
+        near |= {epoch, _next_epoch(epoch), _next_epoch(_next_epoch(epoch))} if epoch else set()
+    epoch = next((even for even in range(0, 16, 2)
+                  if not near & {even, _next_epoch(even), _next_epoch(_next_epoch(even))}), 0)
+    for device in devices:
+        device.clear(plan, epoch=epoch, wait=False)
     for device in devices:
         device._wait_cleared(plan, timeout)
+        if device.status(plan).epoch != epoch:
+            # A clear from before this one was under way.
+            device.clear(plan, epoch=epoch, timeout=timeout)
+    return epoch
 
 
-def drain(devices, *, quiet=1000, timeout=1_000_000):
-    """Wait until nothing comes over the links of a ring any more, after `clear_all`.
-
-    Producers must have stopped and no plan may run. HOLD_TIMEOUT must not be 0: packets of a run
-    that was stopped may look like those of the next one, and then hold the link.
-
-    Parameters
-    ----------
-    devices : sequence of Device
-        All devices of the ring.
-    quiet : int
-        Cycles without a word on any link, and without a held packet, after which they are empty.
-        More than a word takes from one device to the next.
-    timeout : int
-        Cycles to wait at most.
-
-    Raises
-    ------
-    DeviceError
-        If there is no such time.
-    """
-    clock = devices[0]
-    start = since = clock.cycles()
-    before = None
-    while True:
-        held = [device.read("LINK_STATUS")["holding"] for device in devices]
-        words = [device._received_words() for device in devices]
-        now = clock.cycles()
-        if any(held) or words != before:
-            before, since = words, now
-        elif now - since >= quiet:
-            return
-        if now - start >= timeout:
-            raise DeviceError(f"links are not empty after {now - start} cycles; devices that hold "
-                              f"a packet: {[index for index, bit in enumerate(held) if bit]}")
+def _next_epoch(epoch):
+    """As the hardware counts: 0 is never come back to, and odd and even take turns."""
+    return 2 if epoch == 15 else epoch + 1
 
 
 def _has_common_place(one, other):

@@ -60,14 +60,16 @@ class Plans:
         plan.armed, plan.done, plan.timed_out = True, False, False
         plan.restart()
 
-    def clear(self, number):
+    def clear(self, number, epoch):
         """Stop a plan. `forget` is for when nothing of it is under way any more."""
-        self._plans[number].armed = False
-        self._plans[number].clearing = True
+        plan = self._plans[number]
+        plan.armed, plan.clearing, plan.epoch = False, True, epoch
 
     def forget(self, number):
-        """Make a plan as after reset."""
+        """Make a plan as after reset, but for its epoch."""
+        epoch = self._plans[number].epoch
         self._plans[number] = _Plan()
+        self._plans[number].epoch = epoch
 
     def tick(self):
         """Let a cycle pass: time-outs, and plans that are done. Returns those to be cleared."""

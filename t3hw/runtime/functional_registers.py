@@ -85,7 +85,7 @@ class FunctionalRegisters:
         words[word] = value
         fields = decode_entry(name, words)
         if name == "PLAN" and word == 0:
-            self._control(index, fields["arm"], fields["clear"], address)
+            self._control(index, fields, address)
             return
         if self._locked(name, index, fields if word == 0 else None):
             raise BusError("write", address)
@@ -113,9 +113,10 @@ class FunctionalRegisters:
                 "COMMAND": (entry["first_command"], entry["commands"], self._sizes["COMMAND"]),
                 "touch": (entry["first_touch"], entry["touch_beats"], self._touch_beats)}
 
-    def _control(self, plan, arm, clear, address):
+    def _control(self, plan, fields, address):
         """Arm or clear a plan, unless it would harm another."""
         state = self._node.plans[plan]
+        arm, clear = fields["arm"], fields["clear"]
         refused = arm and (clear or state.armed or state.clearing) or clear and state.clearing
         for name, (first, count, size) in self._owned(plan).items():
             refused |= count > 0 and first + count > size
@@ -128,7 +129,7 @@ class FunctionalRegisters:
         if arm:
             self._node.plans.arm(plan)
         if clear:
-            self._node.plans.clear(plan)
+            self._node.plans.clear(plan, 2 * fields["epoch_half"])
 
     def _locked(self, name, index, control):
         """Whether an entry belongs to a plan that is busy, or, by the new ``control``, would."""

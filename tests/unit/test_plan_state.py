@@ -14,6 +14,8 @@ from t3hw.hdl.tracker import Tracker
 from t3hw.hdl.trigger import Trigger
 
 ARM, CLEAR = 1, 2
+#: Where half the epoch of a clear stands.
+EPOCH = 4
 TILES, COMMANDS, TOUCH = 64, 32, 64
 
 
@@ -143,11 +145,12 @@ class Bench:
                 if not control & CLEAR:
                     self.done_due |= 1 << index
             if taken == index:
-                plan.clearing = plan.done = plan.timed_out = plan.epoch = 0
+                plan.clearing = plan.done = plan.timed_out = 0
             if control & CLEAR:
                 if not plan.clearing:
                     plan.asked_at = self.cycle
                 plan.armed, plan.clearing = 0, 1
+                plan.epoch = 2 * (control >> EPOCH & 7)
 
     async def program(self, index, **words):
         self.plans[index].__init__(**words)
@@ -185,7 +188,8 @@ def test_random_events_match_the_model_in_every_cycle(plans, seed):
         for _cycle in range(700):
             chance = rng.random()
             index = rng.randrange(plans)
-            write = ((index, 0, ARM) if chance < 0.3 else (index, 0, CLEAR) if chance < 0.33
+            clear = CLEAR | rng.randrange(8) << EPOCH
+            write = ((index, 0, ARM) if chance < 0.3 else (index, 0, clear) if chance < 0.33
                      else (index, 0, ARM | CLEAR) if chance < 0.34 else (index, 0, 0)
                      if chance < 0.4 else None)
             # Not more than a plan has: that is the tracker's and the DMA's promise.
@@ -257,6 +261,13 @@ def test_epochs_run_to_15_go_on_with_2_and_start_again_after_a_clear():
         assert bench.ctx.get(bench.dut.plans[0].epoch) == 0
         await bench.tick((0, 0, ARM))
         assert bench.ctx.get(bench.dut.plans[0].epoch) == 1
+        for half, after in ((3, 7), (7, 15), (1, 3)):
+            # From the next cycle on: late packets are stale at once.
+            await bench.tick((0, 0, CLEAR | half << EPOCH))
+            assert bench.ctx.get(bench.dut.plans[0].epoch) == 2 * half
+            await bench.idle(20)
+            await bench.tick((0, 0, ARM))
+            assert bench.ctx.get(bench.dut.plans[0].epoch) == after
         await bench.tick()
 
     simulate(make_config(), scenario)
