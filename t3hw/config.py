@@ -7,6 +7,8 @@ import math
 import tomllib
 from pathlib import Path
 
+from .dram import DramTiming
+
 __all__ = ["ConfigError", "NodeConfig", "DTYPE_NAMES", "PRESETS"]
 
 DTYPE_NAMES = ("int32", "float32", "bfloat16", "float16")
@@ -59,9 +61,13 @@ class NodeConfig:
         Write bursts that ``s_axi`` has under way at most: a power of two, 2 to 64.
     burst_beats : int
         Beats of a DMA read burst and of a link packet at most: a power of two, 2 to 256.
+    producer_reads : int
+        Beats of loads that ``s_axi`` has under way at most, 2 to 1024.
     memory : str
-        ``"builtin"`` (block RAM behind a settable delay) or ``"axi"`` (``m_axi`` with
-        read-modify-write).
+        ``"builtin"`` (block RAM behind a settable delay), ``"axi"`` (``m_axi`` with
+        read-modify-write) or ``"dram"`` (block RAM with the timing of a DRAM).
+    dram : DramTiming or None
+        The DRAM's timing; needed with ``"dram"``, and only there.
     memory_bytes : int
         Size of the built-in memory, a power of two; with ``"axi"`` the size of the window at address 0
         that may be reached (0: all of the address space).
@@ -100,7 +106,9 @@ class NodeConfig:
     outstanding_reads: int = 16
     outstanding_writes: int = 8
     burst_beats: int = 16
+    producer_reads: int = 32
     memory: str = "builtin"
+    dram: DramTiming | None = None
     memory_bytes: int = 1 << 19
     memory_max_latency: int = 512
     memory_outstanding: int = 64
@@ -116,18 +124,23 @@ class NodeConfig:
                     power and not _power_of_two(value)):
                 kind = "a power of two" if power else "an integer"
                 raise ConfigError(f"{name} must be {kind} from {low} to {high}, not {value!r}")
-        if self.memory not in ("builtin", "axi"):
-            raise ConfigError(f"memory must be 'builtin' or 'axi', not {self.memory!r}")
+        if self.memory not in ("builtin", "axi", "dram"):
+            raise ConfigError(f"memory must be 'builtin', 'axi' or 'dram', not {self.memory!r}")
+        if isinstance(self.dram, str):
+            object.__setattr__(self, "dram", DramTiming.preset(self.dram))
+        if not isinstance(self.dram, DramTiming if self.memory == "dram" else type(None)):
+            raise ConfigError("dram must be the name of a DRAM's timing where memory is 'dram', and "
+                              f"None elsewhere, not {self.dram!r}")
         dtypes = self.dtypes
         if not (isinstance(dtypes, (list, tuple)) and dtypes
                 and all(name in DTYPE_NAMES and dtypes.count(name) == 1 for name in dtypes)):
             raise ConfigError(f"dtypes must be one or more of {', '.join(DTYPE_NAMES)}, each once, "
                               f"not {list(dtypes) if isinstance(dtypes, tuple) else dtypes!r}")
         object.__setattr__(self, "dtypes", tuple(dtypes))
-        if self.memory == "builtin" and not (
+        if self.memory != "axi" and not (
                 _power_of_two(self.memory_bytes) and self.memory_bytes >= 1024):
-            raise ConfigError("memory_bytes must be a power of two of at least 1024 for the built-in "
-                              f"memory, not {self.memory_bytes!r}")
+            raise ConfigError("memory_bytes must be a power of two of at least 1024 for a memory of "
+                              f"the node's own, not {self.memory_bytes!r}")
         if self.memory_bytes > 1 << self.addr_width:
             raise ConfigError(f"memory_bytes must be at most 2**addr_width = {1 << self.addr_width}, "
                               f"not {self.memory_bytes!r}")
@@ -163,7 +176,8 @@ class NodeConfig:
 
     def as_dict(self):
         """All fields, as plain data."""
-        return dataclasses.asdict(self) | {"dtypes": list(self.dtypes)}
+        return dataclasses.asdict(self) | {
+            "dtypes": list(self.dtypes), "dram": self.dram and self.dram.as_dict()}
 
     @property
     def hash(self):
@@ -225,6 +239,7 @@ _RANGES = (
     ("outstanding_reads", 1, 64, False),
     ("outstanding_writes", 2, 64, True),
     ("burst_beats", 2, 256, True),
+    ("producer_reads", 2, 1024, False),
     ("memory_bytes", 0, 1 << 40, False),
     ("memory_max_latency", 0, 1024, False),
     ("memory_outstanding", 2, 256, True),

@@ -67,8 +67,6 @@ class ProducerPort(wiring.Component):
     ----------
     config : NodeConfig
         Configuration of the node.
-    read_beats : int
-        Beats of loads under way at most, at least 2.
 
     Members
     -------
@@ -95,9 +93,9 @@ class ProducerPort(wiring.Component):
         For the counters; registered.
     """
 
-    def __init__(self, *, config, read_beats=32):
+    def __init__(self, *, config):
         self._config = config
-        self._reads = AxiReads(config=config, beats=read_beats)
+        self._reads = AxiReads(config=config, beats=config.producer_reads)
         super().__init__({
             "aw": In(stream.Signature(axi_address(config, config.id_width))),
             "w": In(stream.Signature(axi_write_data(config))),

@@ -12,10 +12,10 @@ from amaranth.utils import bits_for
 
 __all__ = [
     "Dtype", "MemoryOp", "Source", "Writer", "RegionAction", "TileIdMode", "Table", "Policy",
-    "ErrorCause", "tile_tag", "touch_tag", "memory_request", "memory_access", "read_beat", "commit",
+    "RowCommand", "ColumnCommand", "ErrorCause", "tile_tag", "touch_tag", "memory_request", "memory_access", "read_beat", "commit",
     "tile_full", "fire", "block", "block_done", "command_done", "read_burst", "remote_beat",
     "link_word", "table_write", "plan_view", "plan_views", "plan_status", "clear_range",
-    "error_event", "counter_events", "counter_levels", "axi_address", "axi_write_data",
+    "error_event", "dram_events", "dram_command", "counter_events", "counter_levels", "axi_address", "axi_write_data",
     "axi_write_response", "axi_read_data", "axil_address", "axil_write_data",
     "axil_write_response", "axil_read_data", "next_epoch", "slot_width", "plan_width",
     "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH", "NO_COMMAND",
@@ -92,6 +92,23 @@ class Policy(enum.Enum, shape=2):
     ROUND_ROBIN = 0
     COMPUTE_FIRST = 1
     MCA = 2
+
+
+class RowCommand(enum.Enum, shape=2):
+    """What a DRAM's row command does."""
+
+    ACTIVATE = 0
+    PRECHARGE = 1
+    PRECHARGE_ALL = 2
+    REFRESH = 3
+
+
+class ColumnCommand(enum.Enum, shape=2):
+    """What a DRAM's column command does. An UPDATE adds in the bank: an op-and-store."""
+
+    READ = 0
+    WRITE = 1
+    UPDATE = 2
 
 
 class ErrorCause(enum.Enum, shape=4):
@@ -227,6 +244,37 @@ def commit(config):
         "bytes": byte_count_width(config),
         "address": config.addr_width,
         "tile": tile_tag(config),
+    })
+
+
+#: What a DRAM did in the last cycle, for the counters.
+dram_events = data.StructLayout({
+    "activate": 1,
+    "precharge": 1,
+    "refresh": 1,
+    "read": 1,
+    "write": 1,
+    "update": 1,
+})
+
+
+@functools.cache
+def dram_command(config):
+    """What is on a DRAM's command bus in a cycle: a row command, a column command, both or neither.
+
+    Banks have the group's number in their low bits. The row is in the command ``ACTIVATE`` only.
+    """
+    timing = config.dram
+    bank = bits_for(max(timing.bank_groups * timing.banks - 1, 1))
+    return data.StructLayout({
+        "row_valid": 1,
+        "row_op": RowCommand,
+        "row_bank": bank,
+        "row": bits_for(timing.rows - 1),
+        "column_valid": 1,
+        "column_op": ColumnCommand,
+        "column_bank": bank,
+        "column": bits_for(timing.page_columns - 1),
     })
 
 

@@ -129,9 +129,9 @@ def plain_remote(beat):
 class Bench:
     """A producer port with a memory that commits in any order, and a link; what came out."""
 
-    def __init__(self, config, *, rng=None, pace=1.0, failing=0.0, delay=lambda: 1, **parameters):
+    def __init__(self, config, *, rng=None, pace=1.0, failing=0.0, delay=lambda: 1):
         self.config = config
-        self.dut = ProducerPort(config=config, **parameters)
+        self.dut = ProducerPort(config=config)
         self.rng = rng or random.Random(0)
         self.pace, self.failing, self.delay = pace, failing, delay
         self.requests, self.reads_asked, self.remote, self.errors = [], [], [], []
@@ -264,8 +264,8 @@ def test_random_stores_and_loads_as_the_model_says(name, seed):
     requests = [fate.request for fate in everything if fate.request]
     remote = [fate.remote for fate in everything if fate.remote]
     errors = [fate.error for fate in everything if fate.error]
-    bench = Bench(config, rng=rng, pace=rng.choice([0.5, 1.0]), failing=0.03,
-                  delay=lambda: rng.choice([1, 2, 40]), read_beats=rng.choice([2, 32]))
+    bench = Bench(config.replace(producer_reads=rng.choice([2, 32])), rng=rng,
+                  pace=rng.choice([0.5, 1.0]), failing=0.03, delay=lambda: rng.choice([1, 2, 40]))
     # How many requests and remote beats each burst and those before it have.
     sums = [(sum(bool(fate.request) for burst in fates[:number + 1] for fate in burst),
              sum(bool(fate.remote) for burst in fates[:number + 1] for fate in burst))
@@ -539,7 +539,7 @@ def test_a_blocked_remote_store_blocks_no_load():
 
 def test_loads_and_stores_take_turns():
     order = []
-    bench = Bench(TINY, read_beats=512)
+    bench = Bench(TINY.replace(producer_reads=512))
 
     async def main(ctx):
         await put(ctx, bench.dut.aw, [stores(0x8000, 256).channel])
