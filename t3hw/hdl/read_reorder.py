@@ -86,7 +86,7 @@ class ReadReorder(wiring.Component):
 
         with m.Switch(self.reserve.payload):
             for source in range(sources):
-                with m.Case(source):
+                with m.Case(Source(source)):
                     m.d.comb += [
                         self.place.eq(newest[source]),
                         self.reserve.ready.eq(~full[source]),
@@ -95,10 +95,10 @@ class ReadReorder(wiring.Component):
             mine = Signal(name=f"mine_{source}")
             takes = Signal(name=f"takes_{source}")
             under_way = Signal(range(self._places + 1), name=f"under_way_{source}")
-            arrives = Mux(self.i.valid & (beat.source == source), 1, 0) << self.i.payload.place
+            arrives = Mux(self.i.valid & (beat.source == Source(source)), 1, 0) << self.i.payload.place
             departs = Mux(leaves[source], 1, 0) << oldest[source]
             m.d.comb += [
-                mine.eq(self.reserve.payload == source),
+                mine.eq(self.reserve.payload == Source(source)),
                 takes.eq(self.reserve.valid & self.reserve.ready & mine),
                 full[source].eq(under_way == self._places),
                 ready[source].eq(there[source].bit_select(oldest[source], 1)),
