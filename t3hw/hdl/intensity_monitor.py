@@ -16,8 +16,8 @@ _COUNT_WIDTH = 24
 class IntensityMonitor(wiring.Component):
     """Measure a kernel's memory intensity in its first stage, and choose a threshold by it.
 
-    In its first stage a kernel has stored nothing of its output yet, so that nothing is
-    communicated, and what it asks of memory is its own. A measurement runs from the first access
+    In its first stage a kernel has stored nothing of its output yet, so that nothing of it is
+    communicated, and what it asks of memory is undisturbed. A measurement runs from the first access
     that issues after a plan was armed to the first store of an output tile, that cycle excluded. The
     intensity is accesses / cycles, in 1/256, rounded down; 0 if the store comes first. Cycles beyond
     2**24 - 1 are left out, with their accesses.
@@ -49,7 +49,7 @@ class IntensityMonitor(wiring.Component):
         An access of the compute queue issues.
     store : In(1)
         The producer stores something of an output tile, here or at the neighbour.
-    boundary : In, array of `INTENSITY_WIDTH` bits
+    boundaries : In, array of `INTENSITY_WIDTH` bits
         Least intensity of each level but the last, from the highest intensity on.
     thresholds : In, array of 16 bits
         Threshold of each level; 0: none.
@@ -74,7 +74,7 @@ class IntensityMonitor(wiring.Component):
             "armed": In(config.plans),
             "access": In(1),
             "store": In(1),
-            "boundary": In(INTENSITY_WIDTH).array(INTENSITY_LEVELS - 1),
+            "boundaries": In(INTENSITY_WIDTH).array(INTENSITY_LEVELS - 1),
             "thresholds": In(16).array(INTENSITY_LEVELS),
             "fixed": In(1),
             "fixed_threshold": In(16),
@@ -107,7 +107,7 @@ class IntensityMonitor(wiring.Component):
         level = Signal(range(INTENSITY_LEVELS))
         m.d.comb += level.eq(INTENSITY_LEVELS - 1)
         # The later assignment wins, so go from the lowest boundary to the highest.
-        for number, boundary in reversed([*enumerate(self.boundary)]):
+        for number, boundary in reversed([*enumerate(self.boundaries)]):
             with m.If(quotient >= boundary):
                 m.d.comb += level.eq(number)
 
