@@ -11,7 +11,7 @@ extern "C" {
 #include <assert.h>
 
 // Hash of this map; the register MAP_HASH of a matching node reads the same.
-#define T3_MAP_HASH 0x684104b4u
+#define T3_MAP_HASH 0x9bb35915u
 
 // reg - t3::PRODUCT_ID
 #define T3__PRODUCT_ID__ID_bm 0xffffffff
@@ -119,6 +119,17 @@ extern "C" {
 #define T3__MAP_HASH__HASH_bp 0
 #define T3__MAP_HASH__HASH_bw 32
 
+// reg - t3::CAP_QUEUES
+#define T3__CAP_QUEUES__MEMORY_QUEUE_bm 0xfff
+#define T3__CAP_QUEUES__MEMORY_QUEUE_bp 0
+#define T3__CAP_QUEUES__MEMORY_QUEUE_bw 12
+#define T3__CAP_QUEUES__COMPUTE_QUEUE_MINUS_1_bm 0x3ff000
+#define T3__CAP_QUEUES__COMPUTE_QUEUE_MINUS_1_bp 12
+#define T3__CAP_QUEUES__COMPUTE_QUEUE_MINUS_1_bw 10
+#define T3__CAP_QUEUES__COMMUNICATION_QUEUE_MINUS_1_bm 0xffc00000
+#define T3__CAP_QUEUES__COMMUNICATION_QUEUE_MINUS_1_bp 22
+#define T3__CAP_QUEUES__COMMUNICATION_QUEUE_MINUS_1_bw 10
+
 // reg - t3::CONTROL
 #define T3__CONTROL__POLICY_bm 0x3
 #define T3__CONTROL__POLICY_bp 0
@@ -152,12 +163,26 @@ extern "C" {
 #define T3__LINK_INTERVAL__CYCLES_bp 0
 #define T3__LINK_INTERVAL__CYCLES_bw 16
 #define T3__LINK_INTERVAL__CYCLES_reset 0x0
+#define T3__LINK_INTERVAL__FRACTION_bm 0xffff0000
+#define T3__LINK_INTERVAL__FRACTION_bp 16
+#define T3__LINK_INTERVAL__FRACTION_bw 16
+#define T3__LINK_INTERVAL__FRACTION_reset 0x0
 
 // reg - t3::HOLD_TIMEOUT
 #define T3__HOLD_TIMEOUT__CYCLES_bm 0xffffffff
 #define T3__HOLD_TIMEOUT__CYCLES_bp 0
 #define T3__HOLD_TIMEOUT__CYCLES_bw 32
 #define T3__HOLD_TIMEOUT__CYCLES_reset 0x0
+
+// reg - t3::LINK_HEADER_INTERVAL
+#define T3__LINK_HEADER_INTERVAL__CYCLES_bm 0xffff
+#define T3__LINK_HEADER_INTERVAL__CYCLES_bp 0
+#define T3__LINK_HEADER_INTERVAL__CYCLES_bw 16
+#define T3__LINK_HEADER_INTERVAL__CYCLES_reset 0x0
+#define T3__LINK_HEADER_INTERVAL__FRACTION_bm 0xffff0000
+#define T3__LINK_HEADER_INTERVAL__FRACTION_bp 16
+#define T3__LINK_HEADER_INTERVAL__FRACTION_bw 16
+#define T3__LINK_HEADER_INTERVAL__FRACTION_reset 0x0
 
 // reg - t3::IRQ_STATUS
 #define T3__IRQ_STATUS__PLAN_DONE_bm 0xff
@@ -329,6 +354,79 @@ typedef struct __attribute__ ((__packed__)) {
 #define T3__TILE_STATE__OPEN_bm 0x80000000
 #define T3__TILE_STATE__OPEN_bp 31
 #define T3__TILE_STATE__OPEN_bw 1
+
+// reg - t3::MCA_CONTROL
+#define T3__MCA_CONTROL__THRESHOLD_bm 0xffff
+#define T3__MCA_CONTROL__THRESHOLD_bp 0
+#define T3__MCA_CONTROL__THRESHOLD_bw 16
+#define T3__MCA_CONTROL__THRESHOLD_reset 0x0
+#define T3__MCA_CONTROL__FIXED_bm 0x10000
+#define T3__MCA_CONTROL__FIXED_bp 16
+#define T3__MCA_CONTROL__FIXED_bw 1
+#define T3__MCA_CONTROL__FIXED_reset 0x0
+
+// reg - t3::MCA_STATUS
+#define T3__MCA_STATUS__INTENSITY_bm 0x1ff
+#define T3__MCA_STATUS__INTENSITY_bp 0
+#define T3__MCA_STATUS__INTENSITY_bw 9
+#define T3__MCA_STATUS__INTENSITY_reset 0x0
+#define T3__MCA_STATUS__LEVEL_bm 0x3000
+#define T3__MCA_STATUS__LEVEL_bp 12
+#define T3__MCA_STATUS__LEVEL_bw 2
+#define T3__MCA_STATUS__LEVEL_reset 0x0
+#define T3__MCA_STATUS__MEASURING_bm 0x4000
+#define T3__MCA_STATUS__MEASURING_bp 14
+#define T3__MCA_STATUS__MEASURING_bw 1
+#define T3__MCA_STATUS__MEASURING_reset 0x0
+#define T3__MCA_STATUS__COMPLETE_bm 0x8000
+#define T3__MCA_STATUS__COMPLETE_bp 15
+#define T3__MCA_STATUS__COMPLETE_bw 1
+#define T3__MCA_STATUS__COMPLETE_reset 0x0
+#define T3__MCA_STATUS__THRESHOLD_bm 0xffff0000
+#define T3__MCA_STATUS__THRESHOLD_bp 16
+#define T3__MCA_STATUS__THRESHOLD_bw 16
+
+// reg - t3::MCA_BOUNDARY_0
+#define T3__MCA_BOUNDARY_0__INTENSITY_bm 0x1ff
+#define T3__MCA_BOUNDARY_0__INTENSITY_bp 0
+#define T3__MCA_BOUNDARY_0__INTENSITY_bw 9
+#define T3__MCA_BOUNDARY_0__INTENSITY_reset 0x80
+
+// reg - t3::MCA_BOUNDARY_1
+#define T3__MCA_BOUNDARY_1__INTENSITY_bm 0x1ff
+#define T3__MCA_BOUNDARY_1__INTENSITY_bp 0
+#define T3__MCA_BOUNDARY_1__INTENSITY_bw 9
+#define T3__MCA_BOUNDARY_1__INTENSITY_reset 0x40
+
+// reg - t3::MCA_BOUNDARY_2
+#define T3__MCA_BOUNDARY_2__INTENSITY_bm 0x1ff
+#define T3__MCA_BOUNDARY_2__INTENSITY_bp 0
+#define T3__MCA_BOUNDARY_2__INTENSITY_bw 9
+#define T3__MCA_BOUNDARY_2__INTENSITY_reset 0x20
+
+// reg - t3::MCA_THRESHOLD_0
+#define T3__MCA_THRESHOLD_0__ACCESSES_bm 0xffff
+#define T3__MCA_THRESHOLD_0__ACCESSES_bp 0
+#define T3__MCA_THRESHOLD_0__ACCESSES_bw 16
+#define T3__MCA_THRESHOLD_0__ACCESSES_reset 0x5
+
+// reg - t3::MCA_THRESHOLD_1
+#define T3__MCA_THRESHOLD_1__ACCESSES_bm 0xffff
+#define T3__MCA_THRESHOLD_1__ACCESSES_bp 0
+#define T3__MCA_THRESHOLD_1__ACCESSES_bw 16
+#define T3__MCA_THRESHOLD_1__ACCESSES_reset 0xa
+
+// reg - t3::MCA_THRESHOLD_2
+#define T3__MCA_THRESHOLD_2__ACCESSES_bm 0xffff
+#define T3__MCA_THRESHOLD_2__ACCESSES_bp 0
+#define T3__MCA_THRESHOLD_2__ACCESSES_bw 16
+#define T3__MCA_THRESHOLD_2__ACCESSES_reset 0x1e
+
+// reg - t3::MCA_THRESHOLD_3
+#define T3__MCA_THRESHOLD_3__ACCESSES_bm 0xffff
+#define T3__MCA_THRESHOLD_3__ACCESSES_bp 0
+#define T3__MCA_THRESHOLD_3__ACCESSES_bw 16
+#define T3__MCA_THRESHOLD_3__ACCESSES_reset 0x0
 
 // reg - t3::PLAN_STATUS::STATE
 #define T3__PLAN_STATUS__STATE__ARMED_bm 0x1
@@ -778,6 +876,312 @@ typedef struct __attribute__ ((__packed__)) {
     uint32_t HI;
 } counter64_desc_ce7f3f52_t;
 
+// reg - counter64_desc_871b7fd2::LO
+#define COUNTER64_DESC_871B7FD2__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_871B7FD2__LO__VALUE_bp 0
+#define COUNTER64_DESC_871B7FD2__LO__VALUE_bw 32
+#define COUNTER64_DESC_871B7FD2__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_871b7fd2::HI
+#define COUNTER64_DESC_871B7FD2__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_871B7FD2__HI__VALUE_bp 0
+#define COUNTER64_DESC_871B7FD2__HI__VALUE_bw 32
+#define COUNTER64_DESC_871B7FD2__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_871b7fd2
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_871b7fd2_t;
+
+// reg - counter64_desc_8c48b0c0::LO
+#define COUNTER64_DESC_8C48B0C0__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_8C48B0C0__LO__VALUE_bp 0
+#define COUNTER64_DESC_8C48B0C0__LO__VALUE_bw 32
+#define COUNTER64_DESC_8C48B0C0__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_8c48b0c0::HI
+#define COUNTER64_DESC_8C48B0C0__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_8C48B0C0__HI__VALUE_bp 0
+#define COUNTER64_DESC_8C48B0C0__HI__VALUE_bw 32
+#define COUNTER64_DESC_8C48B0C0__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_8c48b0c0
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_8c48b0c0_t;
+
+// reg - counter64_desc_d958d7cb::LO
+#define COUNTER64_DESC_D958D7CB__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_D958D7CB__LO__VALUE_bp 0
+#define COUNTER64_DESC_D958D7CB__LO__VALUE_bw 32
+#define COUNTER64_DESC_D958D7CB__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_d958d7cb::HI
+#define COUNTER64_DESC_D958D7CB__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_D958D7CB__HI__VALUE_bp 0
+#define COUNTER64_DESC_D958D7CB__HI__VALUE_bw 32
+#define COUNTER64_DESC_D958D7CB__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_d958d7cb
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_d958d7cb_t;
+
+// reg - counter64_desc_01724d2d::LO
+#define COUNTER64_DESC_01724D2D__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_01724D2D__LO__VALUE_bp 0
+#define COUNTER64_DESC_01724D2D__LO__VALUE_bw 32
+#define COUNTER64_DESC_01724D2D__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_01724d2d::HI
+#define COUNTER64_DESC_01724D2D__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_01724D2D__HI__VALUE_bp 0
+#define COUNTER64_DESC_01724D2D__HI__VALUE_bw 32
+#define COUNTER64_DESC_01724D2D__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_01724d2d
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_01724d2d_t;
+
+// reg - counter64_desc_22a76c07::LO
+#define COUNTER64_DESC_22A76C07__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_22A76C07__LO__VALUE_bp 0
+#define COUNTER64_DESC_22A76C07__LO__VALUE_bw 32
+#define COUNTER64_DESC_22A76C07__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_22a76c07::HI
+#define COUNTER64_DESC_22A76C07__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_22A76C07__HI__VALUE_bp 0
+#define COUNTER64_DESC_22A76C07__HI__VALUE_bw 32
+#define COUNTER64_DESC_22A76C07__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_22a76c07
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_22a76c07_t;
+
+// reg - counter64_desc_70a554a8::LO
+#define COUNTER64_DESC_70A554A8__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_70A554A8__LO__VALUE_bp 0
+#define COUNTER64_DESC_70A554A8__LO__VALUE_bw 32
+#define COUNTER64_DESC_70A554A8__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_70a554a8::HI
+#define COUNTER64_DESC_70A554A8__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_70A554A8__HI__VALUE_bp 0
+#define COUNTER64_DESC_70A554A8__HI__VALUE_bw 32
+#define COUNTER64_DESC_70A554A8__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_70a554a8
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_70a554a8_t;
+
+// reg - counter64_desc_d750b0c3::LO
+#define COUNTER64_DESC_D750B0C3__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_D750B0C3__LO__VALUE_bp 0
+#define COUNTER64_DESC_D750B0C3__LO__VALUE_bw 32
+#define COUNTER64_DESC_D750B0C3__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_d750b0c3::HI
+#define COUNTER64_DESC_D750B0C3__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_D750B0C3__HI__VALUE_bp 0
+#define COUNTER64_DESC_D750B0C3__HI__VALUE_bw 32
+#define COUNTER64_DESC_D750B0C3__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_d750b0c3
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_d750b0c3_t;
+
+// reg - counter64_desc_52107d27::LO
+#define COUNTER64_DESC_52107D27__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_52107D27__LO__VALUE_bp 0
+#define COUNTER64_DESC_52107D27__LO__VALUE_bw 32
+#define COUNTER64_DESC_52107D27__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_52107d27::HI
+#define COUNTER64_DESC_52107D27__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_52107D27__HI__VALUE_bp 0
+#define COUNTER64_DESC_52107D27__HI__VALUE_bw 32
+#define COUNTER64_DESC_52107D27__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_52107d27
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_52107d27_t;
+
+// reg - counter64_desc_df330149::LO
+#define COUNTER64_DESC_DF330149__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_DF330149__LO__VALUE_bp 0
+#define COUNTER64_DESC_DF330149__LO__VALUE_bw 32
+#define COUNTER64_DESC_DF330149__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_df330149::HI
+#define COUNTER64_DESC_DF330149__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_DF330149__HI__VALUE_bp 0
+#define COUNTER64_DESC_DF330149__HI__VALUE_bw 32
+#define COUNTER64_DESC_DF330149__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_df330149
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_df330149_t;
+
+// reg - counter64_desc_ce75c283::LO
+#define COUNTER64_DESC_CE75C283__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_CE75C283__LO__VALUE_bp 0
+#define COUNTER64_DESC_CE75C283__LO__VALUE_bw 32
+#define COUNTER64_DESC_CE75C283__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_ce75c283::HI
+#define COUNTER64_DESC_CE75C283__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_CE75C283__HI__VALUE_bp 0
+#define COUNTER64_DESC_CE75C283__HI__VALUE_bw 32
+#define COUNTER64_DESC_CE75C283__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_ce75c283
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_ce75c283_t;
+
+// reg - counter64_desc_2bde3dbc::LO
+#define COUNTER64_DESC_2BDE3DBC__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_2BDE3DBC__LO__VALUE_bp 0
+#define COUNTER64_DESC_2BDE3DBC__LO__VALUE_bw 32
+#define COUNTER64_DESC_2BDE3DBC__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_2bde3dbc::HI
+#define COUNTER64_DESC_2BDE3DBC__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_2BDE3DBC__HI__VALUE_bp 0
+#define COUNTER64_DESC_2BDE3DBC__HI__VALUE_bw 32
+#define COUNTER64_DESC_2BDE3DBC__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_2bde3dbc
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_2bde3dbc_t;
+
+// reg - counter64_desc_cc5d7cb0::LO
+#define COUNTER64_DESC_CC5D7CB0__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_CC5D7CB0__LO__VALUE_bp 0
+#define COUNTER64_DESC_CC5D7CB0__LO__VALUE_bw 32
+#define COUNTER64_DESC_CC5D7CB0__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_cc5d7cb0::HI
+#define COUNTER64_DESC_CC5D7CB0__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_CC5D7CB0__HI__VALUE_bp 0
+#define COUNTER64_DESC_CC5D7CB0__HI__VALUE_bw 32
+#define COUNTER64_DESC_CC5D7CB0__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_cc5d7cb0
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_cc5d7cb0_t;
+
+// reg - counter64_desc_b459e5a2::LO
+#define COUNTER64_DESC_B459E5A2__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_B459E5A2__LO__VALUE_bp 0
+#define COUNTER64_DESC_B459E5A2__LO__VALUE_bw 32
+#define COUNTER64_DESC_B459E5A2__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_b459e5a2::HI
+#define COUNTER64_DESC_B459E5A2__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_B459E5A2__HI__VALUE_bp 0
+#define COUNTER64_DESC_B459E5A2__HI__VALUE_bw 32
+#define COUNTER64_DESC_B459E5A2__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_b459e5a2
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_b459e5a2_t;
+
+// reg - counter64_desc_dc46c12c::LO
+#define COUNTER64_DESC_DC46C12C__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_DC46C12C__LO__VALUE_bp 0
+#define COUNTER64_DESC_DC46C12C__LO__VALUE_bw 32
+#define COUNTER64_DESC_DC46C12C__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_dc46c12c::HI
+#define COUNTER64_DESC_DC46C12C__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_DC46C12C__HI__VALUE_bp 0
+#define COUNTER64_DESC_DC46C12C__HI__VALUE_bw 32
+#define COUNTER64_DESC_DC46C12C__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_dc46c12c
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_dc46c12c_t;
+
+// reg - counter64_desc_f164ccfc::LO
+#define COUNTER64_DESC_F164CCFC__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_F164CCFC__LO__VALUE_bp 0
+#define COUNTER64_DESC_F164CCFC__LO__VALUE_bw 32
+#define COUNTER64_DESC_F164CCFC__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_f164ccfc::HI
+#define COUNTER64_DESC_F164CCFC__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_F164CCFC__HI__VALUE_bp 0
+#define COUNTER64_DESC_F164CCFC__HI__VALUE_bw 32
+#define COUNTER64_DESC_F164CCFC__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_f164ccfc
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_f164ccfc_t;
+
+// reg - counter64_desc_b7621624::LO
+#define COUNTER64_DESC_B7621624__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_B7621624__LO__VALUE_bp 0
+#define COUNTER64_DESC_B7621624__LO__VALUE_bw 32
+#define COUNTER64_DESC_B7621624__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_b7621624::HI
+#define COUNTER64_DESC_B7621624__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_B7621624__HI__VALUE_bp 0
+#define COUNTER64_DESC_B7621624__HI__VALUE_bw 32
+#define COUNTER64_DESC_B7621624__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_b7621624
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_b7621624_t;
+
+// reg - counter64_desc_6ceb5ace::LO
+#define COUNTER64_DESC_6CEB5ACE__LO__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_6CEB5ACE__LO__VALUE_bp 0
+#define COUNTER64_DESC_6CEB5ACE__LO__VALUE_bw 32
+#define COUNTER64_DESC_6CEB5ACE__LO__VALUE_reset 0x0
+
+// reg - counter64_desc_6ceb5ace::HI
+#define COUNTER64_DESC_6CEB5ACE__HI__VALUE_bm 0xffffffff
+#define COUNTER64_DESC_6CEB5ACE__HI__VALUE_bp 0
+#define COUNTER64_DESC_6CEB5ACE__HI__VALUE_bw 32
+#define COUNTER64_DESC_6CEB5ACE__HI__VALUE_reset 0x0
+
+// regfile - counter64_desc_6ceb5ace
+typedef struct __attribute__ ((__packed__)) {
+    uint32_t LO;
+    uint32_t HI;
+} counter64_desc_6ceb5ace_t;
+
 // reg - counter32_desc_1aaf8895
 #define COUNTER32_DESC_1AAF8895__VALUE_bm 0xffffffff
 #define COUNTER32_DESC_1AAF8895__VALUE_bp 0
@@ -1157,14 +1561,16 @@ typedef struct __attribute__ ((__packed__)) {
     uint32_t CAP_LATENCY;
     uint32_t SCRATCH;
     uint32_t MAP_HASH;
-    uint8_t RESERVED_34_3f[0xc];
+    uint32_t CAP_QUEUES;
+    uint8_t RESERVED_38_3f[0x8];
     uint32_t CONTROL;
     uint32_t STARVATION_LIMIT;
     uint32_t MEMORY_LATENCY;
     uint32_t LINK_LATENCY;
     uint32_t LINK_INTERVAL;
     uint32_t HOLD_TIMEOUT;
-    uint8_t RESERVED_58_5f[0x8];
+    uint32_t LINK_HEADER_INTERVAL;
+    uint8_t RESERVED_5c_5f[0x4];
     uint32_t IRQ_STATUS;
     uint32_t IRQ_ENABLE;
     uint8_t RESERVED_68_6f[0x8];
@@ -1179,7 +1585,17 @@ typedef struct __attribute__ ((__packed__)) {
     uint8_t RESERVED_94_9f[0xc];
     uint32_t TILE_STATE_INDEX;
     uint32_t TILE_STATE;
-    uint8_t RESERVED_a8_ff[0x58];
+    uint8_t RESERVED_a8_af[0x8];
+    uint32_t MCA_CONTROL;
+    uint32_t MCA_STATUS;
+    uint32_t MCA_BOUNDARY_0;
+    uint32_t MCA_BOUNDARY_1;
+    uint32_t MCA_BOUNDARY_2;
+    uint32_t MCA_THRESHOLD_0;
+    uint32_t MCA_THRESHOLD_1;
+    uint32_t MCA_THRESHOLD_2;
+    uint32_t MCA_THRESHOLD_3;
+    uint8_t RESERVED_d4_ff[0x2c];
     t3__PLAN_STATUS__stride10_t PLAN_STATUS[8];
     uint8_t RESERVED_180_1ff[0x80];
     uint32_t COUNTER_CONTROL;
@@ -1206,6 +1622,23 @@ typedef struct __attribute__ ((__packed__)) {
     counter64_desc_536ae9dc_t TILES_FULL;
     counter64_desc_8de5adeb_t COMMANDS_FIRED;
     counter64_desc_ce7f3f52_t ERRORS;
+    counter64_desc_871b7fd2_t COMPUTE_ISSUES;
+    counter64_desc_8c48b0c0_t COMMUNICATION_ISSUES;
+    counter64_desc_d958d7cb_t COMMUNICATION_HOLDS;
+    counter64_desc_01724d2d_t OCCUPANCY_0;
+    counter64_desc_22a76c07_t OCCUPANCY_1_4;
+    counter64_desc_70a554a8_t OCCUPANCY_5_9;
+    counter64_desc_d750b0c3_t OCCUPANCY_10_14;
+    counter64_desc_52107d27_t OCCUPANCY_15_19;
+    counter64_desc_df330149_t OCCUPANCY_20_29;
+    counter64_desc_ce75c283_t OCCUPANCY_30_39;
+    counter64_desc_2bde3dbc_t OCCUPANCY_40;
+    counter64_desc_cc5d7cb0_t DRAM_ACTIVATES;
+    counter64_desc_b459e5a2_t DRAM_PRECHARGES;
+    counter64_desc_dc46c12c_t DRAM_REFRESHES;
+    counter64_desc_f164ccfc_t DRAM_READS;
+    counter64_desc_b7621624_t DRAM_WRITES;
+    counter64_desc_6ceb5ace_t DRAM_UPDATES;
     uint32_t TRACKER_OCCUPANCY;
     uint32_t TRACKER_HIGH_WATER;
     uint32_t OVERFLOW_OCCUPANCY;
@@ -1214,7 +1647,7 @@ typedef struct __attribute__ ((__packed__)) {
     uint32_t TRIGGER_LATENCY_MAX;
     counter64_desc_d1eaba45_t TRIGGER_LATENCY_SUM;
     uint32_t TRIGGER_LATENCY_COUNT;
-    uint8_t RESERVED_2e4_3ffff[0x3fd1c];
+    uint8_t RESERVED_36c_3ffff[0x3fc94];
     t3__PLAN_t PLAN[8];
     uint8_t RESERVED_40100_40fff[0xf00];
     t3__REGION__stride40_t REGION[32];

@@ -13,12 +13,14 @@ class Arbiter(wiring.Component):
     """Merge ``requesters`` streams into one, choosing anew for each transfer.
 
     Latency 1 cycle from ``i`` to ``o``; throughput one transfer a cycle. Requester 0 is the one
-    that ``COMPUTE_FIRST`` prefers; the others take turns.
+    that ``COMPUTE_FIRST`` and ``MCA`` prefer; the others take turns.
 
     ``ROUND_ROBIN`` is exactly fair for any number of requesters: of those that ask, the one whose
     last turn is longest ago is next, and a requester that does not ask costs nothing.
-    ``COMPUTE_FIRST`` lets the others through when requester 0 does not ask, or when one of them has
-    waited for ``starvation_limit`` cycles. ``MCA`` does the same as ``COMPUTE_FIRST``.
+    ``COMPUTE_FIRST`` lets the others through when requester 0 does not ask. ``MCA`` lets them
+    through when requester 0 does not ask and ``occupancy`` is below ``threshold``: so they never
+    fill the memory that requester 0 needs next. With both, one of them issues in any case when they
+    have waited for ``starvation_limit`` cycles.
 
     Parameters
     ----------
@@ -36,12 +38,18 @@ class Arbiter(wiring.Component):
     policy : In(Policy)
         How to choose. May change in any cycle.
     starvation_limit : In(16)
-        Cycles that the others wait for requester 0 at most; 0: for ever.
+        Cycles that the others wait at most, for requester 0 or for the threshold; 0: for ever.
     occupancy : In(16)
-        Accesses that the memory behind ``o`` has under way. This is where a threshold of ``MCA``
-        would be compared; no policy looks at it yet.
+        Accesses that wait behind this arbiter. If it counts a transfer from the cycle after the one
+        in which it entered, then ``MCA`` never lets one of the others make it exceed the threshold.
+    threshold : In(16)
+        With ``MCA``, occupancy from which on only requester 0 issues; 0: none.
     forced : Out(1)
-        The transfer that enters in this cycle passes requester 0 because of the starvation limit.
+        The transfer that enters in this cycle does so because of the starvation limit: it passes
+        requester 0, or the threshold, or both.
+    held : Out(1)
+        In this cycle another than requester 0 asks, ``o`` could take its transfer, and
+        ``COMPUTE_FIRST`` or ``MCA`` holds it back. A turn of ``ROUND_ROBIN`` holds nobody.
 
     Raises
     ------
@@ -59,7 +67,9 @@ class Arbiter(wiring.Component):
             "policy": In(Policy),
             "starvation_limit": In(16),
             "occupancy": In(16),
+            "threshold": In(16),
             "forced": Out(1),
+            "held": Out(1),
         })
 
     def elaborate(self, platform):
@@ -72,6 +82,7 @@ class Arbiter(wiring.Component):
         open_ = Signal()
         ranked = Signal()
         preferred = Signal()
+        full = Signal()
         starved = Signal()
         waited = Signal(16)
         last = Signal(range(requesters), init=requesters - 1)
@@ -83,10 +94,15 @@ class Arbiter(wiring.Component):
             starved.eq((self.starvation_limit != 0) & (waited >= self.starvation_limit)
                        & asks[1:].any()),
             preferred.eq(ranked & asks[0] & ~starved),
-            self.forced.eq(ranked & asks[0] & starved & open_),
+            full.eq((self.policy == Policy.MCA) & (self.threshold != 0)
+                    & (self.occupancy >= self.threshold)),
+            self.forced.eq((ranked & asks[0] | full) & starved & open_),
+            self.held.eq(ranked & asks[1:].any() & ~chosen[1:].any() & open_),
         ]
         with m.If(preferred):
             m.d.comb += eligible.eq(1)
+        with m.Elif(ranked & full & ~starved):
+            m.d.comb += eligible.eq(0)
         with m.Elif(ranked):
             m.d.comb += eligible.eq(asks & ~1)
         with m.Else():
@@ -102,7 +118,7 @@ class Arbiter(wiring.Component):
                             m.d.comb += chosen.eq(1 << candidate)
 
         with m.If(open_):
-            m.d.sync += self.o.valid.eq(asks.any())
+            m.d.sync += self.o.valid.eq(chosen.any())
         for number, requester in enumerate(self.i):
             m.d.comb += requester.ready.eq(open_ & chosen[number])
             with m.If(open_ & chosen[number]):

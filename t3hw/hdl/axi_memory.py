@@ -68,7 +68,7 @@ class AxiMemory(wiring.Component):
         ``MEMORY_ERROR`` for each response that has ``error`` set. Of reads and writes that fail at
         the same time for long, some of the reads are not reported.
     occupancy : Out(16)
-        Accesses under way.
+        Accesses that were accepted and are not answered: what the far side has begun is not known.
     aw, w, b, ar, r : streams of the AXI4 channels' structs
         The master, with ID 0 of `M_AXI_ID_WIDTH` bits.
 
@@ -323,7 +323,8 @@ class AxiMemory(wiring.Component):
         m.d.sync += [
             busy.eq((busy | bit(issue, slot)) & ~bit(read_ends, asked.slot)
                     & ~bit(write_ends, written.slot)),
-            self.occupancy.eq(self.occupancy + issue - read_ends - write_ends),
+            self.occupancy.eq(self.occupancy + (self.access.valid & self.access.ready)
+                              - read_ends - write_ends),
         ]
 
         # A write and a read may fail in the same cycle; there is one report a cycle, writes first.

@@ -1,6 +1,6 @@
 """Link egress: remote beats of the producer and of the DMA engine become words on the link."""
 
-from amaranth import Array, Module, Signal
+from amaranth import Array, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -22,8 +22,13 @@ class LinkEgress(wiring.Component):
     first: a producer that stops in the middle of a burst does not keep the DMA engine from the
     link.
 
-    Throughput one word a cycle, header words included, or one in ``interval`` cycles. Latency to a
-    packet's first word: 2 + ``latency`` cycles from ``dma``, 3 + ``latency`` from the last beat at
+    Throughput one word a cycle. A word may take longer: after a beat the link is free again
+    ``interval`` + ``fraction`` / 65536 cycles later, after a header word ``header_interval`` +
+    ``header_fraction`` / 65536. What is left of a cycle is carried from word to word as long as the
+    link has something to send: so the average is exact, and the n-th word after a pause leaves in
+    the first cycle that is not too early, never before.
+
+    Latency to a packet's first word: 2 + ``latency`` cycles from ``dma``, 3 + ``latency`` from the last beat at
     ``producer``; one less where ``config.link_max_latency`` is 0. A credit counts 2 + ``latency``
     cycles after its pulse (1 cycle where that is 0).
 
@@ -42,8 +47,10 @@ class LinkEgress(wiring.Component):
         High for one cycle for each credit that comes back.
     latency : In(16)
         Cycles that words and credits take longer, at most ``link_max_latency``.
-    interval : In(16)
-        Cycles a word, 0 and 1: one.
+    interval, fraction : In(16)
+        Cycles a beat, whole ones and 1/65536. Less than one: one.
+    header_interval, header_fraction : In(16)
+        The same for a header word.
     stall : Out(1)
         A word waits for a credit, for its time, or for ``tx``; registered.
     error : Out, stream of `error_event`
@@ -59,6 +66,9 @@ class LinkEgress(wiring.Component):
             "credit": In(1),
             "latency": In(16),
             "interval": In(16),
+            "fraction": In(16),
+            "header_interval": In(16),
+            "header_fraction": In(16),
             "stall": Out(1),
             "error": Out(stream.Signature(error_event(config), always_ready=True)),
         })
@@ -138,9 +148,26 @@ class LinkEgress(wiring.Component):
             self.stall.eq(beat_valid & ~gone),
             self.error.valid.eq(surplus),
         ]
-        with m.If(gone & (self.interval != 0)):
-            m.d.sync += pause.eq(self.interval - 1)
+        # A fraction that overflows is a cycle more. From a pause on, the first fraction does, since
+        # nothing leaves in the middle of a cycle.
+        interval = Signal(16)
+        fraction = Signal(16)
+        carried = Signal(16, init=0xFFFF)
+        total = Signal(17)
+        m.d.comb += [
+            interval.eq(Mux(in_payload, self.interval, self.header_interval)),
+            fraction.eq(Mux(in_payload, self.fraction, self.header_fraction)),
+            total.eq(carried + fraction),
+        ]
+        with m.If(gone):
+            with m.If(interval != 0):
+                m.d.sync += [
+                    pause.eq(interval - 1 + total[16]),
+                    carried.eq(total),
+                ]
         with m.Elif(pause != 0):
             m.d.sync += pause.eq(pause - 1)
+        with m.Else():
+            m.d.sync += carried.eq(0xFFFF)
 
         return m

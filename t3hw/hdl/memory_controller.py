@@ -1,6 +1,6 @@
 """Memory controller: two queues, arbitration, first touch, and a memory."""
 
-from amaranth import Module
+from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,6 +16,9 @@ from .stream_queue import StreamQueue
 
 __all__ = ["MemoryController", "memory_events"]
 
+#: Requests that fit between the arbiter and the memory: its output, and two stages of first touch.
+_ON_THE_WAY = 3
+
 #: Errors of the memory that wait for errors of first touch to be reported.
 _WAITING_ERRORS = 4
 
@@ -26,6 +29,7 @@ memory_events = data.StructLayout({
     "compute_stall": 1,  # a request waits for the compute queue, which is full
     "communication_stall": 1,  # a request waits for the communication queue, which is full
     "forced": 1,  # the issue of this cycle is due to the starvation limit
+    "communication_hold": 1,  # the policy keeps a communication request from issuing
     "access": 1,  # the memory accepted an access
 })
 
@@ -60,6 +64,8 @@ class MemoryController(wiring.Component):
     starvation_limit : In(16)
         Cycles that the communication queue waits at most when ``policy`` prefers compute; 0: for
         ever.
+    threshold : In(16)
+        With ``MCA``, the ``occupancy`` from which on no communication issues; 0: none.
     latency : In(16)
         Cycles that the built-in memory adds; without effect on the others.
     clear : In, stream of `clear_range`
@@ -74,6 +80,9 @@ class MemoryController(wiring.Component):
         some of the latter are left out.
     events : Out(memory_events)
         What the performance counters count.
+    occupancy : Out(16)
+        Requests on their way from the arbiter to the memory, and the memory's own ``occupancy``. As
+        a request counts from the cycle after its issue on, a threshold is never overshot.
     dram_events : Out(dram_events)
         What a DRAM did; all 0 for a memory that is none.
     dram_command : Out(dram_command)
@@ -97,12 +106,14 @@ class MemoryController(wiring.Component):
             "dma": In(stream.Signature(memory_request(config))),
             "policy": In(Policy),
             "starvation_limit": In(16),
+            "threshold": In(16),
             "latency": In(16),
             "clear": In(stream.Signature(clear_range(config))),
             "read": Out(stream.Signature(read_beat(config), always_ready=True)),
             "commit": Out(stream.Signature(commit(config), always_ready=True)),
             "error": Out(stream.Signature(error_event(config), always_ready=True)),
             "events": Out(memory_events),
+            "occupancy": Out(16),
             "dram_events": Out(dram_events),
         }
         if config.memory == "axi":
@@ -143,7 +154,8 @@ class MemoryController(wiring.Component):
         m.d.comb += [
             arbiter.policy.eq(self.policy),
             arbiter.starvation_limit.eq(self.starvation_limit),
-            arbiter.occupancy.eq(memory.occupancy),
+            arbiter.threshold.eq(self.threshold),
+            arbiter.occupancy.eq(self.occupancy),
         ]
         if config.memory == "axi":
             for channel in _CHANNELS:
@@ -155,6 +167,16 @@ class MemoryController(wiring.Component):
             ]
         else:
             m.d.comb += memory.latency.eq(self.latency)
+
+        issued = Signal()
+        entered = Signal()
+        on_the_way = Signal(range(_ON_THE_WAY + 1))
+        m.d.comb += [
+            issued.eq(self.events.compute_issue | self.events.communication_issue),
+            entered.eq(first_touch.access.valid & first_touch.access.ready),
+            self.occupancy.eq(memory.occupancy + on_the_way),
+        ]
+        m.d.sync += on_the_way.eq(on_the_way + issued - entered)
 
         # Reports of first touch pass at once. Those of the memory have all the same cause, so one
         # that finds no place is no loss.
@@ -179,7 +201,8 @@ class MemoryController(wiring.Component):
             self.events.compute_stall.eq(self.compute.valid & ~self.compute.ready),
             self.events.communication_stall.eq(merge.o.valid & ~merge.o.ready),
             self.events.forced.eq(arbiter.forced),
-            self.events.access.eq(first_touch.access.valid & first_touch.access.ready),
+            self.events.communication_hold.eq(arbiter.held),
+            self.events.access.eq(entered),
         ]
 
         return m

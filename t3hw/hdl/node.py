@@ -1,6 +1,6 @@
 """Node: one device, all blocks wired, with AMBA ports."""
 
-from amaranth import Module, Shape, Signal
+from amaranth import Cat, Module, Shape, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,6 +10,7 @@ from .arbiter import Arbiter
 from .dma_engine import DmaEngine
 from .dma_front_end import DmaFrontEnd
 from .in_flight import InFlight
+from .intensity_monitor import IntensityMonitor
 from .link_egress import LinkEgress
 from .link_ingress import LinkIngress
 from .memory_controller import MemoryController
@@ -18,7 +19,8 @@ from .plan_state import PlanState
 from .producer_port import ProducerPort
 from .read_splitter import ReadSplitter
 from .register_block import RegisterBlock
-from .seams import MemoryOp, Source, dram_command, memory_request, remote_beat
+from .seams import (MemoryOp, Source, dram_command, memory_request, occupancy_buckets,
+                    remote_beat)
 from .tracker import Tracker
 from .trigger import Trigger
 
@@ -26,9 +28,10 @@ __all__ = ["Node", "trace_members"]
 
 
 def trace_members(config):
-    """What a node shows of its inner life, for timelines and logic analysers: one-cycle pulses.
+    """What a node shows of its inner life, for timelines and logic analysers.
 
-    Where the memory is a DRAM, its command bus, too.
+    One-cycle pulses, and what comes with them; and the memory's occupancy in each cycle. Where the
+    memory is a DRAM, its command bus, too.
     """
     members = {
         "trace_producer_beat": Out(1),
@@ -48,6 +51,7 @@ def trace_members(config):
         "trace_tx": Out(1),
         "trace_rx": Out(1),
         "trace_done": Out(config.plans),
+        "trace_occupancy": Out(16),
     }
     if config.memory == "dram":
         members |= {f"trace_dram_{name}": Out(Shape.cast(field.shape).width)
@@ -127,6 +131,7 @@ class Node(wiring.Component):
         m.submodules.splitter = splitter = ReadSplitter(config=config, source=Source.DMA)
         m.submodules.ingress = ingress = LinkIngress(config=config)
         m.submodules.egress = egress = LinkEgress(config=config)
+        m.submodules.intensity = intensity = IntensityMonitor(config=config)
         reporters = [producer, ingress, controller, tracker, plan_state, egress]
         m.submodules.registers = registers = RegisterBlock(config=config,
                                                            error_sources=len(reporters))
@@ -154,6 +159,9 @@ class Node(wiring.Component):
             controller.latency.eq(registers.memory_latency),
             egress.latency.eq(registers.link_latency),
             egress.interval.eq(registers.link_interval),
+            egress.fraction.eq(registers.link_fraction),
+            egress.header_interval.eq(registers.link_header_interval),
+            egress.header_fraction.eq(registers.link_header_fraction),
             ingress.hold_timeout.eq(registers.hold_timeout),
             registers.holding.eq(ingress.holding),
             registers.holding_plan.eq(ingress.holding_plan),
@@ -228,6 +236,22 @@ class Node(wiring.Component):
                                | commands.busy),
         ]
 
+        # Memory intensity, and the threshold that follows from it. The first store of an output
+        # tile may go to memory or to the neighbour.
+        remote = producer.remote
+        m.d.comb += [
+            intensity.armed.eq(Cat(plan.armed for plan in plan_state.plans)),
+            intensity.access.eq(controller.events.compute_issue),
+            intensity.store.eq(requests.start[0].valid
+                             | remote.valid & remote.ready & remote.payload.tracked),
+            intensity.fixed.eq(registers.fixed),
+            intensity.fixed_threshold.eq(registers.fixed_threshold),
+            *(mine.eq(wanted) for mine, wanted in zip(intensity.boundaries, registers.boundaries)),
+            *(mine.eq(wanted) for mine, wanted in zip(intensity.thresholds, registers.thresholds)),
+            controller.threshold.eq(intensity.status.threshold),
+            registers.intensity.eq(intensity.status),
+        ]
+
         # Tile lookup by software.
         m.d.comb += [
             tracker.state_index.eq(registers.state_index),
@@ -288,6 +312,19 @@ class Node(wiring.Component):
             events.forced_accesses.eq(controller.events.forced),
             events.tiles_full.eq(tracker.full.valid),
             events.commands_fired.eq(front_end.fire.valid & front_end.fire.ready),
+            events.compute_issues.eq(controller.events.compute_issue),
+            events.communication_issues.eq(controller.events.communication_issue),
+            events.communication_holds.eq(controller.events.communication_hold),
+            # Registered, and so one cycle late; the sum of all is the cycles nevertheless.
+            *(events[name].eq((self.trace_occupancy >= least)
+                              & (1 if most is None else self.trace_occupancy <= most))
+              for name, least, most in occupancy_buckets),
+            events.dram_activates.eq(controller.dram_events.activate),
+            events.dram_precharges.eq(controller.dram_events.precharge),
+            events.dram_refreshes.eq(controller.dram_events.refresh),
+            events.dram_reads.eq(controller.dram_events.read),
+            events.dram_writes.eq(controller.dram_events.write),
+            events.dram_updates.eq(controller.dram_events.update),
             levels.tracker_occupancy.eq(tracker.occupancy),
             levels.tracker_high_water.eq(tracker.high_water),
             levels.overflow_occupancy.eq(tracker.overflow_occupancy),
@@ -314,6 +351,7 @@ class Node(wiring.Component):
             self.trace_tx.eq(self.link_tx_tvalid & self.link_tx_tready),
             self.trace_rx.eq(self.link_rx_tvalid & self.link_rx_tready),
             self.trace_done.eq(plan_state.done),
+            self.trace_occupancy.eq(controller.occupancy),
         ]
         if self._config.memory == "dram":
             for name, _ in dram_command(self._config):

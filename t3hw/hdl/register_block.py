@@ -6,12 +6,14 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from ..config import NodeConfig
-from ..registers import COUNTERS, REGISTERS, TABLES, capabilities, register_limits
+from ..registers import (COUNTERS, REGISTERS, TABLES, capabilities, register_limits,
+                         reset_values)
 from .counters import Counters
 from .error_collector import ErrorCollector
-from .seams import (STAMP_WIDTH, Policy, Table, axil_address, axil_read_data, axil_write_data,
-                    axil_write_response, counter_events, counter_levels, error_event, plan_status,
-                    plan_width, slot_width, table_write)
+from .seams import (INTENSITY_LEVELS, INTENSITY_WIDTH, STAMP_WIDTH, Policy, Table, axil_address,
+                    axil_read_data, axil_write_data, axil_write_response, counter_events,
+                    counter_levels, error_event, intensity_status, plan_status, plan_width,
+                    slot_width, table_write)
 from .table_guard import TableGuard
 
 __all__ = ["RegisterBlock", "Response"]
@@ -63,10 +65,16 @@ class RegisterBlock(wiring.Component):
         Writes to the tables, checked.
     policy : Out(Policy), starvation_limit : Out(16), memory_latency : Out(16)
         For the memory controller.
+    boundaries, thresholds, fixed, fixed_threshold : Out
+        For the `IntensityMonitor`.
+    intensity : In(intensity_status)
+        What it has measured.
     hold : Out(1)
         Commands that fire shall wait.
-    link_latency : Out(16), link_interval : Out(16), hold_timeout : Out(32)
+    link_latency : Out(16), hold_timeout : Out(32)
         For the link.
+    link_interval, link_fraction, link_header_interval, link_header_fraction : Out(16)
+        Time a word, for the link.
     status : In(plan_status)
         Shown to software, and what locks tables.
     plan_done : In(plans)
@@ -114,8 +122,16 @@ class RegisterBlock(wiring.Component):
             "hold": Out(1),
             "starvation_limit": Out(16),
             "memory_latency": Out(16),
+            "boundaries": Out(INTENSITY_WIDTH).array(INTENSITY_LEVELS - 1),
+            "thresholds": Out(16).array(INTENSITY_LEVELS),
+            "fixed": Out(1),
+            "fixed_threshold": Out(16),
+            "intensity": In(intensity_status),
             "link_latency": Out(16),
             "link_interval": Out(16),
+            "link_fraction": Out(16),
+            "link_header_interval": Out(16),
+            "link_header_fraction": Out(16),
             "hold_timeout": Out(32),
             "status": In(plan_status(config)),
             "plan_done": In(config.plans),
@@ -164,10 +180,10 @@ class RegisterBlock(wiring.Component):
         m.d.sync += running.eq(1)
 
         # What the registers that software can write hold; ERROR_STATUS is in the collector.
-        held = {(name, key): Signal(field.width, init=field.reset, name=f"{name}_{key}".lower())
-                for name, register in REGISTERS.items()
-                if register.access in ("rw", "w1c") and name != "ERROR_STATUS"
-                for key, field in register.fields.items()}
+        held = {(name, key): Signal(REGISTERS[name].fields[key].width, init=value,
+                                    name=f"{name}_{key}".lower())
+                for (name, key), value in reset_values(self._config).items()
+                if name != "ERROR_STATUS"}
         m.d.comb += [
             self.policy.eq(held["CONTROL", "policy"]),
             self.hold.eq(held["CONTROL", "hold"]),
@@ -175,6 +191,15 @@ class RegisterBlock(wiring.Component):
             self.memory_latency.eq(held["MEMORY_LATENCY", "cycles"]),
             self.link_latency.eq(held["LINK_LATENCY", "cycles"]),
             self.link_interval.eq(held["LINK_INTERVAL", "cycles"]),
+            self.link_fraction.eq(held["LINK_INTERVAL", "fraction"]),
+            self.link_header_interval.eq(held["LINK_HEADER_INTERVAL", "cycles"]),
+            self.link_header_fraction.eq(held["LINK_HEADER_INTERVAL", "fraction"]),
+            self.fixed.eq(held["MCA_CONTROL", "fixed"]),
+            self.fixed_threshold.eq(held["MCA_CONTROL", "threshold"]),
+            *(boundary.eq(held[f"MCA_BOUNDARY_{level}", "intensity"])
+              for level, boundary in enumerate(self.boundaries)),
+            *(threshold.eq(held[f"MCA_THRESHOLD_{level}", "accesses"])
+              for level, threshold in enumerate(self.thresholds)),
             self.hold_timeout.eq(held["HOLD_TIMEOUT", "cycles"]),
         ]
 
@@ -306,6 +331,8 @@ class RegisterBlock(wiring.Component):
             ("FIRST_ERROR_TILE", "tracked", 0): tile.tracked,
             ("FIRST_ERROR_IDS", "wg", 0): tile.wg,
             ("FIRST_ERROR_IDS", "wf", 0): tile.wf,
+            **{("MCA_STATUS", key, 0): self.intensity[key]
+               for key in REGISTERS["MCA_STATUS"].fields},
             ("LINK_STATUS", "holding", 0): self.holding,
             ("LINK_STATUS", "plan", 0): self.holding_plan,
         }

@@ -15,15 +15,20 @@ __all__ = [
     "RowCommand", "ColumnCommand", "ErrorCause", "tile_tag", "touch_tag", "memory_request", "memory_access", "read_beat", "commit",
     "tile_full", "fire", "block", "block_done", "command_done", "read_burst", "remote_beat",
     "link_word", "table_write", "plan_view", "plan_views", "plan_status", "clear_range",
-    "error_event", "dram_events", "dram_command", "counter_events", "counter_levels", "axi_address", "axi_write_data",
-    "axi_write_response", "axi_read_data", "axil_address", "axil_write_data",
-    "axil_write_response", "axil_read_data", "next_epoch", "slot_width", "plan_width",
-    "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH", "NO_COMMAND",
+    "error_event", "dram_events", "dram_command", "occupancy_buckets", "counter_events",
+    "counter_levels", "intensity_status", "axi_address", "axi_write_data", "axi_write_response",
+    "axi_read_data", "axil_address", "axil_write_data", "axil_write_response", "axil_read_data",
+    "next_epoch", "slot_width", "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH",
+    "EXPECTED_WIDTH", "INTENSITY_ONE", "INTENSITY_WIDTH", "INTENSITY_LEVELS", "NO_COMMAND",
 ]
 
 EPOCH_WIDTH = 4
 STAMP_WIDTH = 24
 EXPECTED_WIDTH = 24
+#: Memory intensity of one access in every cycle, and the bits of an intensity.
+INTENSITY_ONE = 256
+INTENSITY_WIDTH = bits_for(INTENSITY_ONE)
+INTENSITY_LEVELS = 4
 #: In a tile table entry: no command waits for this tile.
 NO_COMMAND = 0xFFFF
 
@@ -461,6 +466,29 @@ def error_event(config):
     })
 
 
+#: Buckets of the memory's occupancy, a counter each: name, least, most; None has no limit.
+occupancy_buckets = (
+    ("occupancy_0", 0, 0),
+    ("occupancy_1_4", 1, 4),
+    ("occupancy_5_9", 5, 9),
+    ("occupancy_10_14", 10, 14),
+    ("occupancy_15_19", 15, 19),
+    ("occupancy_20_29", 20, 29),
+    ("occupancy_30_39", 30, 39),
+    ("occupancy_40", 40, None),
+)
+
+
+#: What the hardware knows of a kernel's memory intensity, and the threshold that follows from it.
+intensity_status = data.StructLayout({
+    "intensity": INTENSITY_WIDTH,
+    "level": range(INTENSITY_LEVELS),
+    "measuring": 1,
+    "complete": 1,
+    "threshold": 16,
+})
+
+
 @functools.cache
 def counter_events(config):
     """What a cycle adds to the counters of the same names; the register map says what each counts."""
@@ -486,6 +514,16 @@ def counter_events(config):
         "forced_accesses": 1,
         "tiles_full": 1,
         "commands_fired": 1,
+        "compute_issues": 1,
+        "communication_issues": 1,
+        "communication_holds": 1,
+        **{name: 1 for name, _least, _most in occupancy_buckets},
+        "dram_activates": 1,
+        "dram_precharges": 1,
+        "dram_refreshes": 1,
+        "dram_reads": 1,
+        "dram_writes": 1,
+        "dram_updates": 1,
     })
 
 

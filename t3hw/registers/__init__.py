@@ -12,6 +12,7 @@ __all__ = [
     "COUNTERS", "ENUMS", "MAP_HASH", "REGISTERS", "TABLES", "NO_COMMAND", "RegisterError",
     "register_address", "entry_address", "encode_register", "decode_register", "encode_entry",
     "decode_entry", "capabilities", "table_sizes", "field_limits", "register_limits",
+    "reset_values",
 ]
 
 #: In the field ``command`` of a tile's entry: no command waits for the tile.
@@ -142,7 +143,7 @@ def capabilities(config):
         "CAP_WIDTHS": {
             "beat_bytes": config.beat_bytes, "addr_width": config.addr_width,
             "dtypes": sum(1 << DTYPE_NAMES.index(dtype) for dtype in config.dtypes),
-            "memory_builtin": int(config.memory == "builtin"), "wg_width": config.wg_width},
+            "memory_builtin": int(config.memory != "axi"), "wg_width": config.wg_width},
         "CAP_TABLES0": {"tiles_minus_1": config.tiles - 1, "commands_minus_1": config.commands - 1},
         "CAP_TABLES1": {"regions": config.regions, "routes": config.routes, "plans": config.plans,
                         "wf_width": config.wf_width},
@@ -153,6 +154,9 @@ def capabilities(config):
         "CAP_MEMORY": {"memory_bytes": min(config.memory_bytes, 0xFFFFFFFF)},
         "CAP_LATENCY": {"memory_max_latency": config.memory_max_latency,
                         "link_max_latency": config.link_max_latency},
+        "CAP_QUEUES": {"memory_queue": config.dram.window if config.memory == "dram" else 0,
+                       "compute_queue_minus_1": config.compute_queue - 1,
+                       "communication_queue_minus_1": config.communication_queue - 1},
         "MAP_HASH": {"hash": MAP_HASH},
     }
     return {name: encode_register(name, **values) for name, values in fields.items()}
@@ -167,12 +171,29 @@ def table_sizes(config):
 def register_limits(config):
     """Largest value of the register fields that a node of this configuration limits further than by
     their width, by (register, field)."""
-    return {
+    limits = {
         ("CONTROL", "policy"): max(ENUMS["policy"].values()),
         ("MEMORY_LATENCY", "cycles"): config.memory_max_latency,
         ("LINK_LATENCY", "cycles"): config.link_max_latency,
         ("TILE_STATE_INDEX", "slot"): config.tiles - 1,
     }
+    if config.memory == "dram":
+        limits |= {(name, key): config.dram.window for name, key in _THRESHOLDS}
+    return limits
+
+
+#: Fields that hold a threshold for the memory's occupancy.
+_THRESHOLDS = [("MCA_CONTROL", "threshold"),
+               *(("MCA_THRESHOLD_" + level, "accesses") for level in "0123")]
+
+
+def reset_values(config):
+    """What the register fields that software can write are after a reset of a node of this
+    configuration, by (register, field): what the map says, but nothing beyond a limit."""
+    limits = register_limits(config)
+    return {(name, key): min(field.reset, limits.get((name, key), field.reset))
+            for name, register in REGISTERS.items() if register.access in ("rw", "w1c")
+            for key, field in register.fields.items()}
 
 
 def field_limits(config):

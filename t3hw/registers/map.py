@@ -5,7 +5,7 @@ from t3hw.registers.description import Counter, Field, Register, Table, TableFie
 __all__ = ["MAP_HASH", "ENUMS", "REGISTERS", "COUNTERS", "TABLES"]
 
 #: 32-bit hash of this map, readable in the register MAP_HASH.
-MAP_HASH = 0x684104b4
+MAP_HASH = 0x9bb35915
 
 #: Encodings of fields: name, value by name.
 ENUMS = {
@@ -107,6 +107,11 @@ REGISTERS = {
     "MAP_HASH": Register(0x030, "ro", None, {
         "hash": Field(0, 32, "ro", None),
     }),
+    "CAP_QUEUES": Register(0x034, "ro", None, {
+        "memory_queue": Field(0, 12, "ro", None),
+        "compute_queue_minus_1": Field(12, 10, "ro", None),
+        "communication_queue_minus_1": Field(22, 10, "ro", None),
+    }),
     "CONTROL": Register(0x040, "rw", 0, {
         "policy": Field(0, 2, "rw", 0, "policy"),
         "hold": Field(8, 1, "rw", 0),
@@ -122,9 +127,14 @@ REGISTERS = {
     }),
     "LINK_INTERVAL": Register(0x050, "rw", 0, {
         "cycles": Field(0, 16, "rw", 0),
+        "fraction": Field(16, 16, "rw", 0),
     }),
     "HOLD_TIMEOUT": Register(0x054, "rw", 0, {
         "cycles": Field(0, 32, "rw", 0),
+    }),
+    "LINK_HEADER_INTERVAL": Register(0x058, "rw", 0, {
+        "cycles": Field(0, 16, "rw", 0),
+        "fraction": Field(16, 16, "rw", 0),
     }),
     "IRQ_STATUS": Register(0x060, "w1c", 0, {
         "plan_done": Field(0, 8, "w1c", 0),
@@ -185,6 +195,38 @@ REGISTERS = {
         "bytes": Field(0, 24, "ro", None),
         "epoch": Field(24, 4, "ro", None),
         "open": Field(31, 1, "ro", None),
+    }),
+    "MCA_CONTROL": Register(0x0b0, "rw", 0, {
+        "threshold": Field(0, 16, "rw", 0),
+        "fixed": Field(16, 1, "rw", 0),
+    }),
+    "MCA_STATUS": Register(0x0b4, "ro", None, {
+        "intensity": Field(0, 9, "ro", 0),
+        "level": Field(12, 2, "ro", 0),
+        "measuring": Field(14, 1, "ro", 0),
+        "complete": Field(15, 1, "ro", 0),
+        "threshold": Field(16, 16, "ro", None),
+    }),
+    "MCA_BOUNDARY_0": Register(0x0b8, "rw", 0x80, {
+        "intensity": Field(0, 9, "rw", 0x80),
+    }),
+    "MCA_BOUNDARY_1": Register(0x0bc, "rw", 0x40, {
+        "intensity": Field(0, 9, "rw", 0x40),
+    }),
+    "MCA_BOUNDARY_2": Register(0x0c0, "rw", 0x20, {
+        "intensity": Field(0, 9, "rw", 0x20),
+    }),
+    "MCA_THRESHOLD_0": Register(0x0c4, "rw", 5, {
+        "accesses": Field(0, 16, "rw", 5),
+    }),
+    "MCA_THRESHOLD_1": Register(0x0c8, "rw", 0xa, {
+        "accesses": Field(0, 16, "rw", 0xa),
+    }),
+    "MCA_THRESHOLD_2": Register(0x0cc, "rw", 0x1e, {
+        "accesses": Field(0, 16, "rw", 0x1e),
+    }),
+    "MCA_THRESHOLD_3": Register(0x0d0, "rw", 0, {
+        "accesses": Field(0, 16, "rw", 0),
     }),
     "PLAN_STATUS_STATE": Register(0x100, "ro", 0, {
         "armed": Field(0, 1, "ro", 0),
@@ -335,31 +377,133 @@ REGISTERS = {
     "ERRORS_HI": Register(0x2bc, "ro", 0, {
         "value": Field(0, 32, "ro", 0),
     }),
-    "TRACKER_OCCUPANCY": Register(0x2c0, "ro", 0, {
+    "COMPUTE_ISSUES_LO": Register(0x2c0, "ro", 0, {
         "value": Field(0, 32, "ro", 0),
     }),
-    "TRACKER_HIGH_WATER": Register(0x2c4, "ro", 0, {
+    "COMPUTE_ISSUES_HI": Register(0x2c4, "ro", 0, {
         "value": Field(0, 32, "ro", 0),
     }),
-    "OVERFLOW_OCCUPANCY": Register(0x2c8, "ro", 0, {
+    "COMMUNICATION_ISSUES_LO": Register(0x2c8, "ro", 0, {
         "value": Field(0, 32, "ro", 0),
     }),
-    "OVERFLOW_HIGH_WATER": Register(0x2cc, "ro", 0, {
+    "COMMUNICATION_ISSUES_HI": Register(0x2cc, "ro", 0, {
         "value": Field(0, 32, "ro", 0),
     }),
-    "TRIGGER_LATENCY_MIN": Register(0x2d0, "ro", 0, {
+    "COMMUNICATION_HOLDS_LO": Register(0x2d0, "ro", 0, {
         "value": Field(0, 32, "ro", 0),
     }),
-    "TRIGGER_LATENCY_MAX": Register(0x2d4, "ro", 0, {
+    "COMMUNICATION_HOLDS_HI": Register(0x2d4, "ro", 0, {
         "value": Field(0, 32, "ro", 0),
     }),
-    "TRIGGER_LATENCY_SUM_LO": Register(0x2d8, "ro", 0, {
+    "OCCUPANCY_0_LO": Register(0x2d8, "ro", 0, {
         "value": Field(0, 32, "ro", 0),
     }),
-    "TRIGGER_LATENCY_SUM_HI": Register(0x2dc, "ro", 0, {
+    "OCCUPANCY_0_HI": Register(0x2dc, "ro", 0, {
         "value": Field(0, 32, "ro", 0),
     }),
-    "TRIGGER_LATENCY_COUNT": Register(0x2e0, "ro", 0, {
+    "OCCUPANCY_1_4_LO": Register(0x2e0, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_1_4_HI": Register(0x2e4, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_5_9_LO": Register(0x2e8, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_5_9_HI": Register(0x2ec, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_10_14_LO": Register(0x2f0, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_10_14_HI": Register(0x2f4, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_15_19_LO": Register(0x2f8, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_15_19_HI": Register(0x2fc, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_20_29_LO": Register(0x300, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_20_29_HI": Register(0x304, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_30_39_LO": Register(0x308, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_30_39_HI": Register(0x30c, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_40_LO": Register(0x310, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OCCUPANCY_40_HI": Register(0x314, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_ACTIVATES_LO": Register(0x318, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_ACTIVATES_HI": Register(0x31c, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_PRECHARGES_LO": Register(0x320, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_PRECHARGES_HI": Register(0x324, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_REFRESHES_LO": Register(0x328, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_REFRESHES_HI": Register(0x32c, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_READS_LO": Register(0x330, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_READS_HI": Register(0x334, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_WRITES_LO": Register(0x338, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_WRITES_HI": Register(0x33c, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_UPDATES_LO": Register(0x340, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "DRAM_UPDATES_HI": Register(0x344, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "TRACKER_OCCUPANCY": Register(0x348, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "TRACKER_HIGH_WATER": Register(0x34c, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OVERFLOW_OCCUPANCY": Register(0x350, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "OVERFLOW_HIGH_WATER": Register(0x354, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "TRIGGER_LATENCY_MIN": Register(0x358, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "TRIGGER_LATENCY_MAX": Register(0x35c, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "TRIGGER_LATENCY_SUM_LO": Register(0x360, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "TRIGGER_LATENCY_SUM_HI": Register(0x364, "ro", 0, {
+        "value": Field(0, 32, "ro", 0),
+    }),
+    "TRIGGER_LATENCY_COUNT": Register(0x368, "ro", 0, {
         "value": Field(0, 32, "ro", 0),
     }),
 }
@@ -388,14 +532,31 @@ COUNTERS = [
     Counter("TILES_FULL", 0x2a8, 64),
     Counter("COMMANDS_FIRED", 0x2b0, 64),
     Counter("ERRORS", 0x2b8, 64),
-    Counter("TRACKER_OCCUPANCY", 0x2c0, 32),
-    Counter("TRACKER_HIGH_WATER", 0x2c4, 32),
-    Counter("OVERFLOW_OCCUPANCY", 0x2c8, 32),
-    Counter("OVERFLOW_HIGH_WATER", 0x2cc, 32),
-    Counter("TRIGGER_LATENCY_MIN", 0x2d0, 32),
-    Counter("TRIGGER_LATENCY_MAX", 0x2d4, 32),
-    Counter("TRIGGER_LATENCY_SUM", 0x2d8, 64),
-    Counter("TRIGGER_LATENCY_COUNT", 0x2e0, 32),
+    Counter("COMPUTE_ISSUES", 0x2c0, 64),
+    Counter("COMMUNICATION_ISSUES", 0x2c8, 64),
+    Counter("COMMUNICATION_HOLDS", 0x2d0, 64),
+    Counter("OCCUPANCY_0", 0x2d8, 64),
+    Counter("OCCUPANCY_1_4", 0x2e0, 64),
+    Counter("OCCUPANCY_5_9", 0x2e8, 64),
+    Counter("OCCUPANCY_10_14", 0x2f0, 64),
+    Counter("OCCUPANCY_15_19", 0x2f8, 64),
+    Counter("OCCUPANCY_20_29", 0x300, 64),
+    Counter("OCCUPANCY_30_39", 0x308, 64),
+    Counter("OCCUPANCY_40", 0x310, 64),
+    Counter("DRAM_ACTIVATES", 0x318, 64),
+    Counter("DRAM_PRECHARGES", 0x320, 64),
+    Counter("DRAM_REFRESHES", 0x328, 64),
+    Counter("DRAM_READS", 0x330, 64),
+    Counter("DRAM_WRITES", 0x338, 64),
+    Counter("DRAM_UPDATES", 0x340, 64),
+    Counter("TRACKER_OCCUPANCY", 0x348, 32),
+    Counter("TRACKER_HIGH_WATER", 0x34c, 32),
+    Counter("OVERFLOW_OCCUPANCY", 0x350, 32),
+    Counter("OVERFLOW_HIGH_WATER", 0x354, 32),
+    Counter("TRIGGER_LATENCY_MIN", 0x358, 32),
+    Counter("TRIGGER_LATENCY_MAX", 0x35c, 32),
+    Counter("TRIGGER_LATENCY_SUM", 0x360, 64),
+    Counter("TRIGGER_LATENCY_COUNT", 0x368, 32),
 ]
 
 #: Tables by name.

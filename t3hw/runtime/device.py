@@ -1,6 +1,7 @@
 """Driver of one node: find out what it is, program a plan, arm, wait, and see what happened."""
 
 import dataclasses
+import math
 
 import t3hw
 from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
@@ -10,10 +11,14 @@ from t3hw.registers import (COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TA
 
 from .limits import check_device
 
-__all__ = ["Device", "DeviceError", "Errors", "FirstError", "PlanStatus", "PlanTimeout",
-           "clear_all"]
+__all__ = ["Device", "DeviceError", "Errors", "FirstError", "McaStatus", "PlanStatus",
+           "PlanTimeout", "clear_all"]
 
 _NAMED_TILES = 8
+_INTENSITY_STEPS = 256
+_INTERVAL_STEPS = 65536
+_MCA_BOUNDARIES = [name for name in REGISTERS if name.startswith("MCA_BOUNDARY_")]
+_MCA_THRESHOLDS = [name for name in REGISTERS if name.startswith("MCA_THRESHOLD_")]
 
 
 class DeviceError(RuntimeError):
@@ -63,6 +68,21 @@ class Errors:
 
     def __bool__(self):
         return bool(self.causes)
+
+
+@dataclasses.dataclass(frozen=True)
+class McaStatus:
+    """What the hardware measured of a kernel's first stage, and the threshold in force.
+
+    ``intensity`` is in accesses a cycle, of the last measurement that is complete. ``level`` is its place
+    in the table, 0 while the one of the current run is not ``complete``. ``threshold`` 0: none.
+    """
+
+    intensity: float
+    level: int
+    measuring: bool
+    complete: bool
+    threshold: int
 
 
 class Device:
@@ -128,6 +148,7 @@ class Device:
         tracker = self.read("CAP_TRACKER")
         dma = self.read("CAP_DMA")
         latency = self.read("CAP_LATENCY")
+        queues = self.read("CAP_QUEUES")
         memory = self.read("CAP_MEMORY")["memory_bytes"]
         return NodeConfig(
             name=f"node {found:#010x}",
@@ -141,6 +162,8 @@ class Device:
             regions=small["regions"], routes=small["routes"], plans=small["plans"],
             tracker_sets=tracker["sets"], tracker_ways=tracker["ways"],
             touch_bytes=max(self.read("CAP_TOUCH")["touch_beats"] * widths["beat_bytes"], 64),
+            compute_queue=queues["compute_queue_minus_1"] + 1,
+            communication_queue=queues["communication_queue_minus_1"] + 1,
             outstanding_reads=dma["outstanding_reads"],
             burst_beats=dma["burst_beats_minus_1"] + 1, **latency)
 
@@ -394,10 +417,80 @@ class Device:
 
     # Settings.
 
-    def set_policy(self, policy, *, starvation_limit=0):
-        """Arbitration: ROUND_ROBIN, COMPUTE_FIRST or MCA, and how long communication may starve."""
+    def set_policy(self, policy, *, starvation_limit=0, threshold=None):
+        """Arbitration between the producer's requests and those of link and DMA.
+
+        Parameters
+        ----------
+        policy : str
+            ROUND_ROBIN, COMPUTE_FIRST or MCA.
+        starvation_limit : int
+            Cycles that communication waits at most where it is held back; 0: for ever.
+        threshold : int, optional
+            With MCA, the memory's occupancy from which on communication is held back; 0: none. If not
+            given it is that of the level that the hardware measures, see `set_mca_table`.
+
+        Raises
+        ------
+        DeviceError
+            If the threshold is beyond the memory's queue, or the policy has none.
+        """
+        chosen = encode_register("CONTROL", policy=policy)
+        if threshold is not None:
+            if chosen != encode_register("CONTROL", policy="MCA"):
+                raise DeviceError(f"policy {policy} has no threshold, and none of {threshold}")
+            self._check_threshold(threshold)
         self.write("STARVATION_LIMIT", cycles=starvation_limit)
+        self.write("MCA_CONTROL", threshold=threshold or 0, fixed=int(threshold is not None))
         self.write("CONTROL", **self.read("CONTROL") | {"policy": policy})
+
+    def set_mca_table(self, *, boundaries=None, thresholds=None):
+        """Which threshold MCA takes for which memory intensity.
+
+        Parameters
+        ----------
+        boundaries : sequence of 3 numbers, optional
+            Accesses a cycle from which on a kernel has level 0, 1, 2, in falling order; what reaches none
+            has level 3. If not given, as after reset.
+        thresholds : sequence of 4 int, optional
+            Threshold of each level; 0: none. If not given, as after reset, where none is beyond the depth
+            of the memory's queue.
+
+        Raises
+        ------
+        DeviceError
+            If there are not as many, boundaries rise or are not from 0 to 1, or a threshold is beyond the
+            memory's queue.
+        """
+        depth = self.read("CAP_QUEUES")["memory_queue"]
+        if boundaries is None:
+            boundaries = [REGISTERS[name].reset / _INTENSITY_STEPS for name in _MCA_BOUNDARIES]
+        if thresholds is None:
+            thresholds = [min(REGISTERS[name].reset, depth or 0xFFFF) for name in _MCA_THRESHOLDS]
+        if len(boundaries) != len(_MCA_BOUNDARIES) or len(thresholds) != len(_MCA_THRESHOLDS):
+            raise DeviceError(f"an MCA table has {len(_MCA_BOUNDARIES)} boundaries and "
+                              f"{len(_MCA_THRESHOLDS)} thresholds, not {boundaries} and {thresholds}")
+        if not 1 >= boundaries[0] >= boundaries[1] >= boundaries[2] >= 0:
+            raise DeviceError(f"boundaries must be from 1 to 0 and not rise, not {boundaries}")
+        for threshold in thresholds:
+            self._check_threshold(threshold)
+        for name, boundary in zip(_MCA_BOUNDARIES, boundaries):
+            self.write(name, intensity=math.ceil(boundary * _INTENSITY_STEPS))
+        for name, threshold in zip(_MCA_THRESHOLDS, thresholds):
+            self.write(name, accesses=threshold)
+
+    def _check_threshold(self, threshold):
+        encode_register("MCA_CONTROL", threshold=threshold)
+        depth = self.read("CAP_QUEUES")["memory_queue"]
+        if depth and threshold > depth:
+            raise DeviceError(f"threshold {threshold} exceeds the limit of {depth}, the depth of the "
+                              "memory's queue")
+
+    def mca_status(self):
+        """Memory intensity as the hardware measured it, as `McaStatus`."""
+        status = self.read("MCA_STATUS")
+        return McaStatus(status["intensity"] / _INTENSITY_STEPS, status["level"],
+                         bool(status["measuring"]), bool(status["complete"]), status["threshold"])
 
     def hold(self, held=True):
         """Keep commands that fire waiting until they are let go: no overlap, to compare with.
@@ -410,10 +503,23 @@ class Device:
         """Delay that the built-in memory adds to each access."""
         self.write("MEMORY_LATENCY", cycles=cycles)
 
-    def set_link(self, *, latency=0, interval=0):
-        """Delay of the link, and least number of cycles from word to word."""
+    def set_link(self, *, latency=0, interval=0, header_interval=None):
+        """Delay of the link, and the time that a word takes.
+
+        Parameters
+        ----------
+        latency : int
+            Cycles.
+        interval : number
+            Cycles a beat, in steps of 1/65536, rounded up; less than 1 is as 1.
+        header_interval : number, optional
+            The same for a header word; ``interval`` if not given.
+        """
         self.write("LINK_LATENCY", cycles=latency)
-        self.write("LINK_INTERVAL", cycles=interval)
+        for name, cycles in (("LINK_INTERVAL", interval), ("LINK_HEADER_INTERVAL", (
+                interval if header_interval is None else header_interval))):
+            whole, fraction = divmod(math.ceil(cycles * _INTERVAL_STEPS), _INTERVAL_STEPS)
+            self.write(name, cycles=whole, fraction=fraction)
 
     def set_hold_timeout(self, cycles):
         """How long a packet of a plan that is not armed may wait; 0 for ever."""

@@ -262,7 +262,10 @@ class FunctionalDevice(Transport, Memory):
         queues = [queue for queue in (self._compute, self._communication) if queue]
         if not queues:
             return False
-        request = rng.choice(queues).popleft()
+        queue = rng.choice(queues)
+        request = queue.popleft()
+        issues = "compute_issues" if queue is self._compute else "communication_issues"
+        self.counts[issues] += 1
         done = self.memory.write(request)
         self.counts["commits"] += 1
         self.counts["memory_busy"] += 1
@@ -340,6 +343,11 @@ class FunctionalDevice(Transport, Memory):
         """Fields of a register that shows state, or None for one that keeps what was written."""
         if name.startswith("PLAN_STATUS"):
             return self.plans.live(name, index)
+        if name == "MCA_STATUS":
+            # Without time there is no intensity, and so the first threshold stays in force.
+            fixed = self.registers.field("MCA_CONTROL", "fixed")
+            return {"threshold": self.registers.field("MCA_CONTROL", "threshold") if fixed else
+                    self.registers.field("MCA_THRESHOLD_0", "accesses")}
         if name == "LINK_STATUS":
             is_held = self._is_held()
             return {"holding": is_held, "plan": self.rx[0].plan if is_held else 0}

@@ -2,7 +2,7 @@
 
 from t3hw.registers import (ENUMS, NO_COMMAND, REGISTERS, TABLES, capabilities,
                             decode_entry, decode_register, encode_register, field_limits,
-                            register_limits, table_sizes)
+                            register_limits, reset_values, table_sizes)
 
 from .transport import BusError
 
@@ -30,6 +30,10 @@ class FunctionalRegisters:
         self._written = set()
         self._touch_beats = config.touch_beats
         self.values = {name: register.reset or 0 for name, register in REGISTERS.items()}
+        resets = reset_values(config)
+        for name in {name for name, _ in resets}:
+            self.values[name] = encode_register(name, **{
+                field: resets[name, field] for field in REGISTERS[name].fields})
 
     def field(self, register, name):
         """A field of a register that can be written."""

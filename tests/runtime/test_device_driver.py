@@ -488,6 +488,7 @@ def test_settings_reach_the_registers_and_reset_takes_over():
     driver.set_policy("MCA", starvation_limit=77)
     driver.set_memory_latency(5)
     driver.set_link(latency=6, interval=7)
+    assert device.registers.values["LINK_HEADER_INTERVAL"] == 7
     driver.set_hold_timeout(8)
     values = device.registers.values
     assert [values[name] for name in ("CONTROL", "STARVATION_LIMIT", "MEMORY_LATENCY",

@@ -1,9 +1,13 @@
 """The egress sends every packet whole, in order, fairly, at the rate set, none without credits."""
 
 import itertools
+import math
 import random
+from fractions import Fraction
 
 import pytest
+from amaranth import Module, Mux, Signal
+from amaranth.lib import wiring
 
 from link_packets import (
     Packet, header_length, packet_words, parse, random_packet, random_payload, receiver,
@@ -57,6 +61,9 @@ def test_random_packets_of_both_sources_arrive(name, seed):
     async def knobs(ctx):
         ctx.set(dut.latency, rng.choice([0, 3, config.link_max_latency]))
         ctx.set(dut.interval, rng.choice([0, 1, 2, 5]))
+        ctx.set(dut.fraction, rng.choice([0, 1, 40000, 0xFFFF]))
+        ctx.set(dut.header_interval, rng.choice([0, 1, 2, 5]))
+        ctx.set(dut.header_fraction, rng.choice([0, 1, 40000, 0xFFFF]))
 
     simulate(dut, sender("producer"), sender("dma"), knobs, background=[
         receiver(config, dut, words, rng=rng, pace=rng.choice([0.5, 1.0]),
@@ -98,13 +105,14 @@ def test_sources_take_turns_a_packet_each():
 
 
 @pytest.mark.parametrize("interval, distance", [(0, 1), (1, 1), (2, 2), (7, 7), (100, 100)])
-def test_a_word_every_interval_header_words_included(interval, distance):
+def test_a_word_every_interval_header_words_too_if_they_have_it(interval, distance):
     dut = LinkEgress(config=TINY.replace(link_credits=64))
     packets = [random_packet(random.Random(number), TINY, length=3) for number in range(3)]
     times = []
 
     async def sender(ctx):
         ctx.set(dut.interval, interval)
+        ctx.set(dut.header_interval, interval)
         ctx.set(dut.tx.ready, 1)
         await put(ctx, dut.dma, beats_of(TINY, packets))
         await ctx.tick().repeat(10)
@@ -120,6 +128,104 @@ def test_a_word_every_interval_header_words_included(interval, distance):
     assert len(times) == 3 * (header_length(TINY) + 3)
     distances = [right - left for left, right in itertools.pairwise(times)]
     assert distances == [distance] * (len(times) - 1)
+
+
+class FedEgress(wiring.Component):
+    """An egress that always has something to send, in packets of ``length`` beats, and gets its
+    credits back. In hardware, since a bench would take longer for that than for all else."""
+
+    def __init__(self, *, config, length):
+        self.egress = LinkEgress(config=config)
+        self._length = length
+        super().__init__({})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.egress = egress = self.egress
+        beat = Signal(range(self._length))
+        m.d.comb += [
+            egress.dma.valid.eq(1),
+            egress.dma.payload.last.eq(beat == self._length - 1),
+            egress.tx.ready.eq(1),
+        ]
+        m.d.sync += egress.credit.eq(egress.tx.valid)
+        with m.If(egress.dma.ready):
+            m.d.sync += beat.eq(Mux(egress.dma.payload.last, 0, beat + 1))
+        return m
+
+
+#: 13.65 and 3.4 cycles, as near as 1/65536 comes.
+STEPS = 65536
+BEAT = dict(interval=13, fraction=round(0.65 * STEPS))
+HEADER = dict(header_interval=3, header_fraction=round(0.4 * STEPS))
+
+
+@pytest.mark.parametrize("packets, header, settings", [
+    (4, Fraction(1), {}),
+    (4, Fraction(1), {"header_fraction": 60000}),
+    (40, 3 + Fraction(HEADER["header_fraction"], STEPS), HEADER)],
+    ids=["at 0", "below 1", "at 3.4"])
+def test_the_average_rate_is_exact_and_no_word_is_early(packets, header, settings):
+    """Beats at 13.65 cycles, up to 10,000: each word leaves in the first cycle after its time."""
+    length = 250
+    config = TINY.replace(burst_beats=256, link_max_latency=0)
+    beat = 13 + Fraction(BEAT["fraction"], STEPS)
+    costs = ([header] * header_length(config) + [beat] * length) * packets
+    dut = FedEgress(config=config, length=length)
+    egress = dut.egress
+    times = []
+
+    async def bench(ctx):
+        for name, value in (BEAT | settings).items():
+            ctx.set(getattr(egress, name), value)
+        cycle = 0
+        async for _, _, valid in ctx.tick().sample(egress.tx.valid):
+            if valid:
+                times.append(cycle)
+            if len(times) == len(costs):
+                return
+            cycle += 1
+            assert cycle < 14 * len(costs), f"{len(times)} words"
+
+    simulate(dut, bench)
+    due = times[0] + Fraction(0)
+    wanted = []
+    for cost in costs:
+        wanted.append(math.ceil(due))
+        due += cost
+    assert times == wanted
+    beats = packets * length - 1
+    headers = packets * header_length(config)
+    assert times[-1] - times[0] == pytest.approx(13.65 * beats + float(header) * headers, abs=1.5)
+
+
+def test_a_pause_is_not_made_up_for():
+    """After it the next words are again no faster than the link."""
+    config = TINY.replace(link_max_latency=0)
+    packets = [random_packet(random.Random(number), config, length=4) for number in range(3)]
+    words, times = [], []
+    dut = LinkEgress(config=config)
+
+    async def bench(ctx):
+        ctx.set(dut.interval, 1)
+        ctx.set(dut.fraction, STEPS // 2)
+        for packet in packets:
+            await put(ctx, dut.dma, remote_beats(config, packet))
+            await ctx.tick().repeat(30)
+
+    async def watch(ctx):
+        cycle = 0
+        async for _, _, valid in ctx.tick().sample(dut.tx.valid):
+            if valid:
+                times.append(cycle)
+            cycle += 1
+
+    simulate(dut, bench, background=[watch, receiver(config, dut, words, rng=random.Random(0))])
+    headers = header_length(config)
+    packet = [*range(headers), *(headers + math.ceil(number * 1.5) for number in range(4))]
+    assert len(times) == 3 * len(packet)
+    for start in range(0, len(times), len(packet)):
+        assert [time - times[start] for time in times[start:start + len(packet)]] == packet
 
 
 @pytest.mark.parametrize("max_latency, latency", [(0, 0), (1024, 0), (1024, 1), (1024, 1000)])
