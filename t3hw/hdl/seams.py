@@ -15,7 +15,8 @@ __all__ = [
     "RowCommand", "ColumnCommand", "ErrorCause", "tile_tag", "touch_tag", "memory_request", "memory_access", "read_beat", "commit",
     "tile_full", "fire", "block", "block_done", "command_done", "read_burst", "remote_beat",
     "link_word", "table_write", "plan_view", "plan_views", "plan_status", "clear_range",
-    "error_event", "dram_events", "dram_command", "counter_events", "counter_levels", "axi_address", "axi_write_data",
+    "error_event", "dram_events", "dram_command", "counter_events", "counter_levels",
+    "gemm_settings", "gemm_stage", "gemm_results", "axi_address", "axi_write_data",
     "axi_write_response", "axi_read_data", "axil_address", "axil_write_data",
     "axil_write_response", "axil_read_data", "next_epoch", "slot_width", "plan_width",
     "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH", "NO_COMMAND",
@@ -500,6 +501,48 @@ def counter_levels(config):
         "overflow_occupancy": slots,
         "overflow_high_water": slots,
     })
+
+
+@functools.cache
+def gemm_settings(config):
+    """What a GEMM engine does; the register map says what the fields mean.
+
+    ``step_cycles`` is in 1/256 cycle. Sizes that must be powers of two are given by their logarithm.
+    """
+    return data.StructLayout({
+        "units": 9,
+        "workgroups": 16,
+        "first_workgroup": 16,
+        "chunk_workgroups": 16,
+        "steps": 16,
+        "step_cycles": 24,
+        "burst_log2": 3,
+        "streams_log2": 3,
+        "stream_bytes_log2": 6,
+        "read_base": config.addr_width,
+        "base": config.addr_width,
+        "workgroup_bytes": 32,
+        "wavefronts": 5,
+        "tile_beats_log2": 4,
+        "seed": 32,
+        "and_mask": 32,
+        "or_mask": 32,
+    })
+
+
+#: An entry of the GEMM engine's stage table: ``reads`` beats a step, in 1/256 beat.
+gemm_stage = data.StructLayout({"index": 8, "reads": 16})
+
+#: What a GEMM engine has measured in its last run; the register map says what the fields mean.
+gemm_results = data.StructLayout({
+    "cycles": 32,
+    "first_store": 32,
+    "last_store": 32,
+    "read_wait": 48,
+    "read_beats": 32,
+    "write_beats": 32,
+    "store_stall": 32,
+})
 
 
 @functools.cache
