@@ -38,6 +38,11 @@ def gemm_word(index):
     return x ^ (x >> 16) ^ Const(0xB55A4F09, 32)
 
 
+def _ones(count, width):
+    """The lowest ``count`` of ``width`` bits."""
+    return Cat(count > bit for bit in range(width))
+
+
 class GemmEngine(wiring.Component):
     """Behave at the memory as the compute units of one device do that run a GEMM.
 
@@ -63,11 +68,12 @@ class GemmEngine(wiring.Component):
     workgroups. Its AWUSER is {wf, n mod chunk_workgroups}. Each 32-bit word has the value of
     `t3hw.reference.traffic.gemm_words`.
 
-    Latency from ``start`` to the first dispatch 18 cycles, one more for each further one; from
-    dispatch to AR 4, from the last beat of its reads to a step's beginning in the books 1; from the
-    end of the last step, which is seen after ``units`` cycles at most, to AW 2 and to W 3, if nothing
-    waits; from the last B to ``done`` 1. Throughput: one beat a cycle of reads and of stores; a
-    step's reads occupy the issue for a cycle, and a cycle a burst.
+    Latency, if nothing waits: from ``start`` to the first dispatch `start_latency` cycles, one more
+    for each further unit; from dispatch, or from the start of a step, to AR 3; from the last R of a
+    step's reads to its beginning 1; from the end of the last step, which is seen within ``units``
+    cycles, to AW 2 and to W 3; from W's last beat to the next dispatch 1; from the last B to ``done``
+    1. Throughput: one beat a cycle of reads and of stores, also from tile to tile and workgroup to
+    workgroup; AR has a burst a cycle, and a pause of one from step to step.
 
     Parameters
     ----------
@@ -341,7 +347,9 @@ class GemmEngine(wiring.Component):
         owed = Signal(10 + FRACTION)        # beats
         bursts = Signal(burst_count)
         stream_ = Signal(STREAMS_LOG2)
+        stream_start = Signal(config.addr_width)
         position = Signal(config.addr_width)
+        within_stream = Signal(config.addr_width)
         issue = Signal()
         all_asked = Signal()
         next_job = Signal()
@@ -352,6 +360,7 @@ class GemmEngine(wiring.Component):
         full = Signal()
         m.d.comb += [
             burst_beats.eq(1 << settings.burst_log2),
+            within_stream.eq(_ones(settings.stream_bytes_log2, config.addr_width)),
             full.eq(owed[FRACTION:] >= burst_beats),
             issue.eq(asking & full & (~self.ar.valid | self.ar.ready) & owners.i.ready),
             all_asked.eq(asking & ~full),
@@ -381,22 +390,22 @@ class GemmEngine(wiring.Component):
         with m.If(self.ar.ready):
             m.d.sync += self.ar.valid.eq(0)
         with m.If(issue):
-            wrap = (Const(1, config.addr_width + 1) << settings.stream_bytes_log2) - 1
             m.d.sync += [
                 self.ar.valid.eq(1),
-                burst.addr.eq(settings.read_base + (stream_ << settings.stream_bytes_log2)
-                              + position),
+                burst.addr.eq(settings.read_base + stream_start + position),
                 owed.eq(owed - (burst_beats << FRACTION)),
                 bursts.eq(bursts + 1),
                 stream_.eq(stream_ + 1),
+                stream_start.eq(stream_start + within_stream + 1),
             ]
             with m.If(((stream_ + 1) >> settings.streams_log2) != 0):
                 m.d.sync += [
                     stream_.eq(0),
-                    position.eq((position + (burst_beats << config.beat_shift)) & wrap),
+                    stream_start.eq(0),
+                    position.eq((position + (burst_beats << config.beat_shift)) & within_stream),
                 ]
         with m.If(begin):
-            m.d.sync += [owed.eq(0), stream_.eq(0), position.eq(0)]
+            m.d.sync += [owed.eq(0), stream_.eq(0), stream_start.eq(0), position.eq(0)]
         m.d.comb += [
             burst.len.eq(burst_beats - 1),
             burst.size.eq(config.beat_shift),
@@ -514,10 +523,6 @@ class GemmEngine(wiring.Component):
     def _is_legal(self):
         config = self._config
         settings = self.settings
-
-        def ones(width):
-            return (Const(1, config.addr_width) << width) - 1
-
         burst_log2 = settings.burst_log2 + config.beat_shift
         tile_log2 = settings.tile_beats_log2 + config.beat_shift
         return Cat(
@@ -532,8 +537,9 @@ class GemmEngine(wiring.Component):
             settings.stream_bytes_log2 >= burst_log2,
             settings.stream_bytes_log2 <= config.addr_width,
             settings.tile_beats_log2 <= TILE_LOG2, tile_log2 <= 12,
-            (settings.read_base & ones(burst_log2)) == 0,
-            ((settings.base | settings.workgroup_bytes) & ones(tile_log2)) == 0,
+            (settings.read_base & _ones(burst_log2, 12)) == 0,
+            ((settings.base | settings.workgroup_bytes)
+             & _ones(tile_log2, 12)) == 0,
         ).all()
 
     def _measure(self, m, *, begin, now, step, waited):
