@@ -1,22 +1,21 @@
 """Collective engine: a ring's reduce-scatter and all-gather as kernels of a GPU do them."""
 
-from amaranth import Array, Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..config import DTYPE_NAMES
+from .collective_steps import LONGEST_BURST, CollectiveSteps
 from .near_memory_adder import NearMemoryAdder
 from .seams import (
-    axi_address, axi_read_data, axi_write_data, axi_write_response, collective_settings,
-    collective_step, collective_write,
+    Dtype, axi_address, axi_read_data, axi_write_data, axi_write_response, collective_settings,
+    collective_write,
 )
 from .stream_queue import StreamQueue
 
 __all__ = ["CollectiveEngine"]
 
-#: Longest burst, in beats: 4 KiB at the widest bus.
-_LONGEST = 64
+#: AxBURST of incrementing addresses.
 _INCR = 1
 
 
@@ -78,7 +77,7 @@ class CollectiveEngine(wiring.Component):
     start : In(1)
         Pulse: run the steps. Ignored while ``busy``.
     clear : In(1)
-        Pulse: forget what has come, also in this cycle. In a run, begin no further burst: the run
+        Pulse: forget what has come before this cycle. In a run, begin no further burst: the run
         ends when those under way are answered.
     arrived : In(1)
         Pulse for each beat of the neighbour that a read from now on will see.
@@ -104,8 +103,8 @@ class CollectiveEngine(wiring.Component):
     def __init__(self, *, config, steps=64, buffer=256):
         if type(steps) is not int or not 1 <= steps <= 0xFFFF:
             raise ValueError(f"steps must be an integer from 1 to 65535, not {steps!r}")
-        if type(buffer) is not int or buffer < _LONGEST:
-            raise ValueError(f"buffer must be an integer of at least {_LONGEST}, not {buffer!r}")
+        if type(buffer) is not int or buffer < LONGEST_BURST:
+            raise ValueError(f"buffer must be an integer of at least {LONGEST_BURST}, not {buffer!r}")
         self._config = config
         self._steps = steps
         self._buffer = buffer
@@ -131,3 +130,189 @@ class CollectiveEngine(wiring.Component):
             "write_beats": Out(32),
             "unused": Out(32),
         })
+
+    def elaborate(self, platform):
+        m = Module()
+
+        config = self._config
+        settings = self.settings
+        m.submodules.steps = steps = CollectiveSteps(config=config, steps=self._steps)
+        # What the write side must know of a burst; and of each read, whose operand its beats are.
+        m.submodules.bursts = bursts = StreamQueue(shape=data.StructLayout({
+            "destination": config.addr_width, "last": range(LONGEST_BURST), "add": 1,
+        }), depth=self._buffer)
+        m.submodules.reads = reads = StreamQueue(shape=1, depth=2 * self._buffer)
+        m.submodules.operand_a = operand_a = StreamQueue(
+            shape=config.data_width, depth=self._buffer)
+        m.submodules.operand_b = operand_b = StreamQueue(
+            shape=config.data_width, depth=self._buffer)
+
+        starts = Signal()
+        finishes = Signal()
+        stopping = Signal()
+        wiring.connect(m, wiring.flipped(self.table), steps.table)
+        m.d.comb += [
+            starts.eq(self.start & ~self.busy),
+            steps.count.eq(settings.steps),
+            steps.longest.eq(settings.burst),
+            steps.start.eq(starts),
+            steps.stop.eq(stopping),
+        ]
+
+        # Ask: for one operand a cycle. A place is taken for each beat of a burst when it begins, and
+        # given back beat by beat. So there are no more bursts than places, and no more reads.
+        burst = steps.burst.payload
+        places = [Signal(range(self._buffer + 1), init=self._buffer, name=f"places_{operand}")
+                  for operand in "ab"]
+        begins = Signal()
+        asks = Signal()
+        asks_b = Signal()
+        source_b = Signal(config.addr_width)
+        address = Signal(config.addr_width)
+        length = Signal(range(LONGEST_BURST))
+        m.d.comb += [
+            asks.eq(~self.ar.valid | self.ar.ready),
+            steps.burst.ready.eq(
+                asks & ~asks_b & ~stopping
+                & (places[0] >= burst.beats) & (~burst.add | (places[1] >= burst.beats))
+                & (~burst.wait | (self.unused >= burst.beats))),
+            begins.eq(steps.burst.valid & steps.burst.ready),
+            bursts.i.valid.eq(begins),
+            bursts.i.payload.destination.eq(burst.destination),
+            bursts.i.payload.last.eq(burst.beats - 1),
+            bursts.i.payload.add.eq(burst.add),
+            reads.i.valid.eq(begins | asks & asks_b),
+            reads.i.payload.eq(asks_b),
+        ]
+        self._address(m, self.ar, address, length)
+        with m.If(asks):
+            m.d.sync += [
+                self.ar.valid.eq(begins | asks_b),
+                address.eq(Mux(asks_b, source_b, burst.source_a)),
+                asks_b.eq(begins & burst.add),
+            ]
+        with m.If(begins):
+            m.d.sync += [length.eq(burst.beats - 1), source_b.eq(burst.source_b)]
+
+        # Read.
+        for number, queue in enumerate((operand_a, operand_b)):
+            takes = begins & burst.add if number else begins
+            m.d.comb += [
+                queue.i.valid.eq(self.r.valid & (reads.o.payload == number)),
+                queue.i.payload.eq(self.r.payload.data),
+            ]
+            m.d.sync += places[number].eq(
+                places[number] - Mux(takes, burst.beats, 0) + (queue.o.valid & queue.o.ready))
+        m.d.comb += [
+            self.r.ready.eq(1),
+            reads.o.ready.eq(self.r.valid & self.r.payload.last),
+        ]
+        self._write(m, bursts.o, operand_a.o, operand_b.o)
+
+        # What has come, and what of it the run has still to see.
+        owed = Signal(32)
+        used = Signal(32)
+        with m.If(begins & burst.wait):
+            m.d.comb += used.eq(burst.beats)
+        with m.Elif(finishes & ~stopping):
+            m.d.comb += used.eq(owed)
+        m.d.sync += self.unused.eq(Mux(self.clear, 0, self.unused - used) + self.arrived)
+        with m.If(starts):
+            m.d.sync += owed.eq(settings.expected)
+        with m.Else():
+            m.d.sync += owed.eq(Mux(owed > used, owed - used, 0))
+
+        # Begin and end.
+        refused = Signal()
+        wrong = Signal()
+        unanswered = Signal(32)
+        m.d.comb += [
+            refused.eq(
+                (settings.burst == 0) | (settings.burst & (settings.burst - 1)).any()
+                | (settings.steps > self._steps)
+                | ~Cat(settings.dtype == Dtype(DTYPE_NAMES.index(name))
+                       for name in config.dtypes).any()),
+            wrong.eq(steps.refused | self.r.valid & (self.r.payload.resp != 0)
+                     | self.b.valid & (self.b.payload.resp != 0)),
+            finishes.eq(self.busy & ~steps.active & (unanswered == 0)
+                        & (stopping | (self.unused >= owed))),
+            self.b.ready.eq(1),
+        ]
+        m.d.sync += [
+            unanswered.eq(unanswered + begins - self.b.valid),
+            self.done.eq(finishes),
+        ]
+        with m.If(self.busy):
+            m.d.sync += [
+                self.busy.eq(~finishes),
+                self.error.eq(self.error | wrong),
+                stopping.eq(stopping | self.clear | steps.refused),
+                self.cycles.eq(self.cycles + 1),
+                self.read_beats.eq(self.read_beats + self.r.valid),
+                self.write_beats.eq(self.write_beats + (self.w.valid & self.w.ready)),
+            ]
+        with m.Elif(self.start):
+            m.d.sync += [
+                self.busy.eq(1),
+                self.error.eq(refused),
+                stopping.eq(refused),
+                # The cycle of ``start`` counts.
+                self.cycles.eq(1),
+                self.read_beats.eq(0),
+                self.write_beats.eq(0),
+            ]
+
+        return m
+
+    def _address(self, m, channel, address, length):
+        """What AR or AW say of a burst."""
+        m.d.comb += [
+            channel.payload.addr.eq(address),
+            channel.payload.len.eq(length),
+            channel.payload.size.eq(self._config.beat_shift),
+            channel.payload.burst.eq(_INCR),
+        ]
+
+    def _write(self, m, bursts, operand_a, operand_b):
+        """Join the operands, add, and write; a burst's address goes when its first beat is there."""
+        config = self._config
+        m.submodules.adder = adder = self._adder
+        number = Signal(range(LONGEST_BURST))
+        last = Signal()
+        moves = Signal()
+        address_free = Signal()
+        address = Signal(config.addr_width)
+        length = Signal.like(number)
+        burst = bursts.payload
+        m.d.comb += [
+            last.eq(number == burst.last),
+            # AW of the burst before may wait for W: its beats are all in the adder, which drains.
+            address_free.eq(~self.aw.valid | self.aw.ready),
+            adder.i.valid.eq(bursts.valid & operand_a.valid & (~burst.add | operand_b.valid)
+                             & ((number != 0) | address_free)),
+            adder.i.payload.dtype.eq(self.settings.dtype),
+            adder.i.payload.add.eq(burst.add.replicate(config.lanes)),
+            adder.i.payload.old.eq(operand_a.payload),
+            adder.i.payload.new.eq(Mux(burst.add, operand_b.payload, operand_a.payload)),
+            adder.i.payload.meta.last.eq(last),
+            moves.eq(adder.i.valid & adder.i.ready),
+            operand_a.ready.eq(moves),
+            operand_b.ready.eq(moves & burst.add),
+            bursts.ready.eq(moves & last),
+            self.w.valid.eq(adder.o.valid),
+            self.w.payload.data.eq(adder.o.payload.data),
+            self.w.payload.strb.eq(~0),
+            self.w.payload.last.eq(adder.o.payload.meta.last),
+            adder.o.ready.eq(self.w.ready),
+        ]
+        self._address(m, self.aw, address, length)
+        with m.If(address_free):
+            m.d.sync += self.aw.valid.eq(0)
+        with m.If(moves):
+            m.d.sync += number.eq(Mux(last, 0, number + 1))
+            with m.If(number == 0):
+                m.d.sync += [
+                    self.aw.valid.eq(1),
+                    address.eq(burst.destination),
+                    length.eq(burst.last),
+                ]
