@@ -18,7 +18,8 @@ __all__ = [
     "error_event", "dram_events", "dram_command", "counter_events", "counter_levels",
     "gemm_settings", "gemm_stage", "gemm_results", "axi_address", "axi_write_data",
     "axi_write_response", "axi_read_data", "axil_address", "axil_write_data",
-    "axil_write_response", "axil_read_data", "next_epoch", "slot_width", "plan_width",
+    "axil_write_response", "axil_read_data", "collective_settings", "collective_step",
+    "collective_write", "next_epoch", "slot_width", "plan_width",
     "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH", "NO_COMMAND",
 ]
 
@@ -574,6 +575,54 @@ def axi_write_response(config, id_width):
 def axi_read_data(config, id_width):
     """An AXI4 read beat (R)."""
     return data.StructLayout({"id": id_width, "data": config.data_width, "resp": 2, "last": 1})
+
+
+@functools.cache
+def collective_settings(config):
+    """What holds for a whole run of the collective engine.
+
+    ``steps``: how many of the table it runs, from entry 0 on. ``burst``: beats of a burst, a power of
+    two, 1 to 64. ``expected``: beats that the neighbour sends in the run. ``dtype`` is one of
+    ``config.dtypes``.
+    """
+    return data.StructLayout({
+        "steps": 16,
+        "burst": 7,
+        "dtype": Dtype,
+        "expected": 32,
+    })
+
+
+@functools.cache
+def collective_step(config):
+    """One step of the collective engine: ``beats`` beats from ``source_a``, with those from
+    ``source_b`` added if ``add`` is set, go to ``destination``.
+
+    ``wait``: what is at ``source_a`` comes from the neighbour, and is read when it has come.
+    Addresses are in bytes, and multiples of a burst.
+    """
+    return data.StructLayout({
+        "source_a": config.addr_width,
+        "source_b": config.addr_width,
+        "destination": config.addr_width,
+        "beats": 24,
+        "add": 1,
+        "wait": 1,
+    })
+
+
+@functools.cache
+def collective_write(config):
+    """Software writes word ``word`` of entry ``entry`` of the collective engine's table of steps.
+
+    Words: 0 ``{wait, add, beats}``, ``beats`` in bits 23:0, ``add`` bit 24, ``wait`` bit 25;
+    1 and 2 ``source_a``, 3 and 4 ``source_b``, 5 and 6 ``destination``, low half first.
+    """
+    return data.StructLayout({
+        "entry": 16,
+        "word": 4,
+        "data": 32,
+    })
 
 
 #: AXI4-Lite, 32-bit data, 20-bit byte addresses.
