@@ -12,10 +12,13 @@ from pathlib import Path
 
 from .simulators import cached
 
-__all__ = ["TOP", "bench_sources", "node_verilog"]
+__all__ = ["CLOCK_PERIOD", "TOP", "bench_sources", "node_verilog"]
 
 #: Name of the bench's module.
 TOP = "t3_ring_bench"
+
+#: Of the bench's clock, in ns, which are the simulation's steps.
+CLOCK_PERIOD = 10
 
 #: Beats of the memory model behind ``m_axi``, as a power of two: where the configuration sets no
 #: size, and at most.
@@ -94,7 +97,7 @@ def _bench(config, devices, ring, ports):
     else:
         widths = {port["name"]: port["width"] for port in ports
                   if port["name"] not in ("clk", "rst")}
-    tops = ["input wire clk", "input wire rst", "input wire [63:0] alarm", "output reg wake"]
+    tops = ["input wire rst", "input wire [63:0] alarm", "output reg wake"]
     events = ["cycle >= alarm"]
     body = []
     for device in range(devices):
@@ -108,16 +111,17 @@ def _bench(config, devices, ring, ports):
                  f"    assign {prefix}interrupt = {prefix}irq;"]
         if not ring:
             body += _instance("t3_node", f"node{device}", {}, {
-                "clk": "clk", "rst": "rst", **{name: prefix + name for name in widths}})
+                "clk": "clk", "rst": "reset", **{name: prefix + name for name in widths}})
             body += _link(config, device, (device - 1) % devices)
         body += _around(config, device, widths)
     if ring:
         body += _instance("t3_ring", "ring", {}, {
-            "clk": "clk", "rst": "rst",
+            "clk": "clk", "rst": "reset",
             **{f"node{device}_{name}": f"node{device}_{name}"
                for device in range(devices) for name in widths}})
-    return _TEMPLATE.format(top=TOP, ports=",\n    ".join(tops), body="\n".join(body),
-                            events=",\n        ".join(events), last_event=len(events) - 1)
+    return _TEMPLATE.format(
+        top=TOP, half_period=CLOCK_PERIOD // 2, ports=",\n    ".join(tops), body="\n".join(body),
+        events=",\n        ".join(events), last_event=len(events) - 1)
 
 
 _TEMPLATE = """\
@@ -139,9 +143,17 @@ module {top} (
         if (!$value$plusargs("t3_trace_bin=%d", trace_bin)) trace_bin = 0;
     end
 
+    // A clock from outside would cost more than a cycle of a small design.
+    reg clk = 1'b0;
+    initial forever #{half_period} clk = ~clk;
+
+    // What hangs at an input directly is evaluated twice a cycle; the reset hangs at everything.
+    reg reset = 1'b1;
+    always @(posedge clk) reset <= rst;
+
     reg [63:0] cycle;
     always @(posedge clk)
-        if (rst) cycle <= 64'd0;
+        if (reset) cycle <= 64'd0;
         else cycle <= cycle + 64'd1;
 
     // Software waits for one signal, which changes after anything that it may wait for.
@@ -149,7 +161,7 @@ module {top} (
         {events}}};
     reg [{last_event}:0] seen;
     always @(posedge clk)
-        if (rst) begin
+        if (reset) begin
             seen <= 0;
             wake <= 1'b0;
         end else begin
@@ -175,7 +187,7 @@ def _link(config, source, sink):
     fields = ("tdata", "tkeep", "tlast")
     return [f"    assign {sent}credit = {got}credit;",
             *_instance("t3_stall_injector", f"link{source}", {"WIDTH": payload, "INDEX": source}, {
-                "clk": "clk", "rst": "rst", "seed": "seed", "probability": "link_stall",
+                "clk": "clk", "rst": "reset", "seed": "seed", "probability": "link_stall",
                 "in_payload": "{" + ", ".join(sent + field for field in fields) + "}",
                 "in_valid": f"{sent}tvalid", "in_ready": f"{sent}tready",
                 "out_payload": "{" + ", ".join(got + field for field in fields) + "}",
@@ -185,7 +197,7 @@ def _link(config, source, sink):
 def _around(config, device, widths):
     """Player, mailbox, trace log and memory of one node."""
     prefix = f"node{device}_"
-    clocked = {"clk": "clk", "rst": "rst"}
+    clocked = {"clk": "clk", "rst": "reset"}
     lines = _instance("t3_producer_player", f"player{device}", {
         "INDEX": device, "ADDR_WIDTH": config.addr_width, "DATA_WIDTH": config.data_width,
         "ID_WIDTH": config.id_width, "WG_WIDTH": config.wg_width, "USER_WIDTH": config.user_width,

@@ -6,11 +6,11 @@ import traceback
 from pathlib import Path
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.task import bridge
-from cocotb.triggers import ClockCycles
+from cocotb.triggers import Timer
 
-from .session import CLOCK_PERIOD, JOB, RESET_CYCLES, RESULT, Session, SimulatorError
+from .bench import CLOCK_PERIOD
+from .session import JOB, RESET_CYCLES, RESULT, Session, SimulatorError
 
 
 def _picklable(error):
@@ -31,9 +31,10 @@ async def do_job(dut):
         getattr(dut, f"node{device}_command").value = 0
         getattr(dut, f"node{device}_start").value = 0
     dut.rst.value = 1
-    Clock(dut.clk, CLOCK_PERIOD, "step").start()
-    await ClockCycles(dut.clk, RESET_CYCLES)
+    await Timer(RESET_CYCLES * CLOCK_PERIOD, "step")
     dut.rst.value = 0
+    # The bench has the reset in a register. Begin just after its clock's edge, as after each wait.
+    await Timer(CLOCK_PERIOD // 2 + 1, "step")
     session = Session(dut, config, devices, cycles)
     try:
         result = (await bridge(function)(session, *arguments), None, None)
@@ -41,6 +42,6 @@ async def do_job(dut):
     except Exception as error:
         result = (None, _picklable(error), "in the simulation:\n" + traceback.format_exc())
     # The trace logs write whole bins.
-    await ClockCycles(dut.clk, trace_bin + 1)
+    await Timer((trace_bin + 1) * CLOCK_PERIOD, "step")
     Path(f"{RESULT}.part").write_bytes(pickle.dumps(result))
     os.replace(f"{RESULT}.part", RESULT)

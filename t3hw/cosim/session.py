@@ -14,7 +14,7 @@ from pathlib import Path
 from t3hw.runtime.transport import BusError, Memory, Transport
 
 from . import simulators
-from .bench import TOP, bench_sources
+from .bench import CLOCK_PERIOD, TOP, bench_sources
 from .script import read_bursts, write_bursts, write_script
 from .simulators import SimulatorError
 
@@ -22,9 +22,6 @@ __all__ = ["AxilTransport", "CycleLimit", "PlayerMemory", "RingSimulation", "Ses
 
 JOB = "job.pickle"
 RESULT = "result.pickle"
-
-#: Of the clock, in ns, which are the simulation's steps.
-CLOCK_PERIOD = 10
 
 #: Cycles of reset. The longest pipeline of a node is shorter.
 RESET_CYCLES = 8

@@ -28,13 +28,22 @@ SIMULATORS = ("verilator", "icarus")
 #: Builds that the cache keeps; the ones not used for longest go first.
 CACHE_ENTRIES = 64
 
-_VERILATOR = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
+_VERILATOR = ("-O3", "--timing", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
               "-Wno-fatal", "-Wno-lint", "-Wno-style")
 # With -O2 or -Os a ring takes about twice as long to build, and runs 10 to 15 % faster.
 _MAKE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O2",
-         # The wheel's makefile has no flag for precompiled headers; without it every build fails.
-         "CFG_CXXFLAGS_PCH_I=-include")
+         # The wheel's makefile lacks what its own build would have found out about the compiler:
+         # flags for precompiled headers, without which every build fails, and for coroutines.
+         "CFG_CXXFLAGS_PCH_I=-include", "CFG_CXXFLAGS_COROUTINES=-fcoroutines",
+         "CFG_CXXFLAGS_STD=-std=gnu++20")
 _EMPTY = "t3_empty"
+# With a delay, or the library lacks what delays need.
+_EMPTY_DESIGN = f"""
+module {_EMPTY}(input wire in);
+    reg clk = 1'b0;
+    initial forever #5 clk = ~clk;
+endmodule
+"""
 _ICARUS_DUMP = """
 module t3_dump;
     initial begin
@@ -264,8 +273,8 @@ def _build_verilator(directory, *, sources, top, parameters, waves):
 
 
 def _build_library(directory, *, waves):
-    _build_verilator(directory, sources={"empty.v": f"module {_EMPTY}(input clk);\nendmodule\n"},
-                     top=_EMPTY, parameters={}, waves=waves)
+    _build_verilator(directory, sources={"empty.v": _EMPTY_DESIGN}, top=_EMPTY, parameters={},
+                     waves=waves)
 
 
 def _build_icarus(directory, *, sources, top, parameters, waves):
