@@ -1,1 +1,1 @@
-var SearchBucketIndex = [267651219];
+var SearchBucketIndex = [251062469,267651219];
