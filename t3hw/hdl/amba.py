@@ -51,13 +51,16 @@ class _Ports:
             members[self._name(channel, "ready")] = backward(1)
         return members
 
-    def connect(self, m, component, streams):
-        """Wire the ports of ``component`` to streams inside it, given by channel letters."""
+    def connect(self, m, component, streams, *, from_outside=False):
+        """Wire the ports of ``component`` to streams inside it, given by channel letters.
+
+        ``from_outside``: to streams beside it, in the component that it is a part of.
+        """
         for channel in self.channels:
             stream = streams[channel.letters]
             ports = {signal: getattr(component, self._name(channel, signal))
                      for signal in (*channel.fields, "valid", "ready")}
-            outward = channel.to_slave == self.master
+            outward = (channel.to_slave == self.master) != from_outside
             for field in channel.fields:
                 inner = stream.payload[field]
                 m.d.comb += ports[field].eq(inner) if outward else inner.eq(ports[field])

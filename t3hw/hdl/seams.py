@@ -12,14 +12,16 @@ from amaranth.utils import bits_for
 
 __all__ = [
     "Dtype", "MemoryOp", "Source", "Writer", "RegionAction", "TileIdMode", "Table", "Policy",
-    "RowCommand", "ColumnCommand", "ErrorCause", "tile_tag", "touch_tag", "memory_request", "memory_access", "read_beat", "commit",
-    "tile_full", "fire", "block", "block_done", "command_done", "read_burst", "remote_beat",
-    "link_word", "table_write", "plan_view", "plan_views", "plan_status", "clear_range",
-    "error_event", "dram_events", "dram_command", "occupancy_buckets", "counter_events",
-    "counter_levels", "intensity_status", "axi_address", "axi_write_data", "axi_write_response",
-    "axi_read_data", "axil_address", "axil_write_data", "axil_write_response", "axil_read_data",
-    "next_epoch", "slot_width", "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH",
-    "EXPECTED_WIDTH", "INTENSITY_ONE", "INTENSITY_WIDTH", "INTENSITY_LEVELS", "NO_COMMAND",
+    "RowCommand", "ColumnCommand", "ErrorCause", "tile_tag", "touch_tag", "memory_request",
+    "memory_access", "read_beat", "commit", "tile_full", "fire", "block", "block_done",
+    "command_done", "read_burst", "remote_beat", "link_word", "table_write", "plan_view",
+    "plan_views", "plan_status", "clear_range", "error_event", "dram_events", "dram_command",
+    "occupancy_buckets", "counter_events", "counter_levels", "intensity_status", "gemm_settings",
+    "gemm_stage", "gemm_results", "collective_settings", "collective_step", "collective_write",
+    "axi_address", "axi_write_data", "axi_write_response", "axi_read_data", "axil_address",
+    "axil_write_data", "axil_write_response", "axil_read_data", "next_epoch", "slot_width",
+    "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH",
+    "INTENSITY_ONE", "INTENSITY_WIDTH", "INTENSITY_LEVELS", "NO_COMMAND",
 ]
 
 EPOCH_WIDTH = 4
@@ -541,6 +543,48 @@ def counter_levels(config):
 
 
 @functools.cache
+def gemm_settings(config):
+    """What a GEMM engine does; the register map says what the fields mean.
+
+    ``step_cycles`` is in 1/256 cycle. Sizes that must be powers of two are given by their logarithm.
+    """
+    return data.StructLayout({
+        "units": 9,
+        "workgroups": 16,
+        "first_workgroup": 16,
+        "chunk_workgroups": 16,
+        "steps": 16,
+        "step_cycles": 24,
+        "burst_log2": 3,
+        "streams_log2": 3,
+        "stream_bytes_log2": 6,
+        "read_base": config.addr_width,
+        "base": config.addr_width,
+        "workgroup_bytes": 32,
+        "wavefronts": 5,
+        "tile_beats_log2": 4,
+        "seed": 32,
+        "and_mask": 32,
+        "or_mask": 32,
+    })
+
+
+#: An entry of the GEMM engine's stage table: ``reads`` beats a step, in 1/256 beat.
+gemm_stage = data.StructLayout({"index": 8, "reads": 16})
+
+#: What a GEMM engine has measured in its last run; the register map says what the fields mean.
+gemm_results = data.StructLayout({
+    "cycles": 32,
+    "first_store": 32,
+    "last_store": 32,
+    "read_wait": 48,
+    "read_beats": 32,
+    "write_beats": 32,
+    "store_stall": 32,
+})
+
+
+@functools.cache
 def axi_address(config, id_width):
     """An AXI4 write or read address (AW, AR)."""
     return data.StructLayout({
@@ -569,6 +613,54 @@ def axi_write_response(config, id_width):
 def axi_read_data(config, id_width):
     """An AXI4 read beat (R)."""
     return data.StructLayout({"id": id_width, "data": config.data_width, "resp": 2, "last": 1})
+
+
+@functools.cache
+def collective_settings(config):
+    """What holds for a whole run of the collective engine.
+
+    ``steps``: how many of the table it runs, from entry 0 on. ``burst``: beats of a burst, a power of
+    two, 1 to 64. ``expected``: beats that the neighbour sends in the run. ``dtype`` is one of
+    ``config.dtypes``.
+    """
+    return data.StructLayout({
+        "steps": 16,
+        "burst": 7,
+        "dtype": Dtype,
+        "expected": 32,
+    })
+
+
+@functools.cache
+def collective_step(config):
+    """One step of the collective engine: ``beats`` beats from ``source_a``, with those from
+    ``source_b`` added if ``add`` is set, go to ``destination``.
+
+    ``wait``: what is at ``source_a`` comes from the neighbour, and is read when it has come.
+    Addresses are in bytes, and multiples of a burst.
+    """
+    return data.StructLayout({
+        "source_a": config.addr_width,
+        "source_b": config.addr_width,
+        "destination": config.addr_width,
+        "beats": 24,
+        "add": 1,
+        "wait": 1,
+    })
+
+
+@functools.cache
+def collective_write(config):
+    """Software writes word ``word`` of entry ``entry`` of the collective engine's table of steps.
+
+    Words: 0 ``{wait, add, beats}``, ``beats`` in bits 23:0, ``add`` bit 24, ``wait`` bit 25;
+    1 and 2 ``source_a``, 3 and 4 ``source_b``, 5 and 6 ``destination``, low half first.
+    """
+    return data.StructLayout({
+        "entry": 16,
+        "word": 4,
+        "data": 32,
+    })
 
 
 #: AXI4-Lite, 32-bit data, 20-bit byte addresses.

@@ -6,6 +6,7 @@ fields into words and back, and says what a node of a given configuration answer
 
 import t3hw
 from t3hw.config import DTYPE_NAMES
+from t3hw.registers.access import RegisterError, RegisterMap
 from t3hw.registers.map import COUNTERS, ENUMS, MAP_HASH, REGISTERS, TABLES
 
 __all__ = [
@@ -19,74 +20,13 @@ __all__ = [
 NO_COMMAND = 0xFFFF
 
 
-class RegisterError(ValueError):
-    """A name that the map does not have or a value that does not fit; the message quotes both."""
-
-
-def _look_up(kind, known, name):
-    if name not in known:
-        raise RegisterError(f"no {kind} {name!r}; there are {', '.join(known)}")
-    return known[name]
-
-
-def _number(where, value, field, limit=None):
-    """``value`` as an integer that fits; a string is a member of the field's enum."""
-    if isinstance(value, str):
-        if field.enum is None:
-            raise RegisterError(f"{where} takes a number, not {value!r}")
-        return _look_up(f"value of {where}", ENUMS[field.enum], value)
-    number = getattr(value, "value", value)
-    try:
-        number = number.__index__()
-    except AttributeError:
-        raise RegisterError(f"{where} takes an integer, not {value!r}") from None
-    largest = (1 << field.width) - 1
-    if limit is not None:
-        largest = min(largest, limit)
-    if not 0 <= number <= largest:
-        raise RegisterError(f"{where} must be from 0 to {largest}, not {number}")
-    return number
-
-
-def register_address(name, index=0):
-    """Byte address of a register; ``index`` for one that is an array."""
-    register = _look_up("register", REGISTERS, name)
-    if not 0 <= index < register.count:
-        raise RegisterError(f"index of {name} must be from 0 to {register.count - 1}, not {index}")
-    return register.offset + index * register.stride
-
-
-def entry_address(table, entry, word=0):
-    """Byte address of a word of a table's entry."""
-    layout = _look_up("table", TABLES, table)
-    if not 0 <= entry < layout.entries:
-        raise RegisterError(f"entry of {table} must be from 0 to {layout.entries - 1}, not {entry}")
-    if not 0 <= word < layout.words:
-        raise RegisterError(f"word of {table} must be from 0 to {layout.words - 1}, not {word}")
-    return layout.base + entry * layout.stride + 4 * word
-
-
-def encode_register(name, **fields):
-    """Word of a register from its fields; those that are not given are 0.
-
-    Raises
-    ------
-    RegisterError
-        If the register or a field does not exist, or a value does not fit.
-    """
-    register = _look_up("register", REGISTERS, name)
-    word = 0
-    for key, value in fields.items():
-        field = _look_up(f"field in {name}:", register.fields, key)
-        word |= _number(f"{name}.{key}", value, field) << field.low
-    return word
-
-
-def decode_register(name, word):
-    """Fields of a register's word, as integers by name."""
-    register = _look_up("register", REGISTERS, name)
-    return {key: word >> field.low & (1 << field.width) - 1
-            for key, field in register.fields.items()}
+#: Names and words of this map.
+_MAP = RegisterMap(registers=REGISTERS, tables=TABLES, enums=ENUMS)
+register_address = _MAP.register_address
+entry_address = _MAP.entry_address
+encode_register = _MAP.encode_register
+decode_register = _MAP.decode_register
+decode_entry = _MAP.decode_entry
 
 
 def encode_entry(table, *, config=None, **fields):
@@ -111,26 +51,10 @@ def encode_entry(table, *, config=None, **fields):
     RegisterError
         If the table or a field does not exist, or a value does not fit.
     """
-    layout = _look_up("table", TABLES, table)
     limits = field_limits(config) if config is not None else {}
-    entry = 0
-    for key, value in fields.items():
-        field = _look_up(f"field in {table}:", layout.fields, key)
-        limit = limits.get((table, key))
-        if (table, key) == ("TILE", "command") and value == NO_COMMAND:
-            limit = None
-        entry |= _number(f"{table}.{key}", value, field, limit) << 32 * field.word + field.low
-    return [entry >> 32 * word & 0xFFFFFFFF for word in range(layout.words)]
-
-
-def decode_entry(table, words):
-    """Fields of a table's entry, as integers by name."""
-    layout = _look_up("table", TABLES, table)
-    if len(words) != layout.words:
-        raise RegisterError(f"an entry of {table} has {layout.words} words, not {len(words)}")
-    entry = sum(word << 32 * index for index, word in enumerate(words))
-    return {key: entry >> 32 * field.word + field.low & (1 << field.width) - 1
-            for key, field in layout.fields.items()}
+    if table == "TILE" and fields.get("command") == NO_COMMAND:
+        limits.pop(("TILE", "command"), None)
+    return _MAP.encode_entry(table, limits, **fields)
 
 
 def capabilities(config):

@@ -1,6 +1,6 @@
-"""Derive all that follows from the register description ``t3.rdl``.
+"""Derive all that follows from the register descriptions ``t3.rdl`` and ``traffic.rdl``.
 
-``python -m t3hw.registers.derive`` writes the Python map, the C header and the HTML manual;
+``python -m t3hw.registers.derive`` writes the Python maps, the C headers and the HTML manual;
 ``--check`` writes nothing and fails if one of them is not what it would write.
 """
 
@@ -10,22 +10,35 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from t3hw.registers.description import Counter, Field, Register, Table, TableField
 
-__all__ = ["load", "map_hash", "derive", "check", "main"]
+__all__ = ["Description", "NODE", "TRAFFIC", "load", "map_hash", "derive", "check", "main"]
 
-SOURCE = Path(__file__).with_name("t3.rdl")
+
+class Description(NamedTuple):
+    """A register description, and what is derived from it alone."""
+
+    source: Path
+    map: Path
+    header: Path
+
+
+#: A node, and the traffic engines beside it.
+NODE = Description(Path(__file__).with_name("t3.rdl"), Path("t3hw/registers/map.py"),
+                   Path("rtl/t3_registers.h"))
+TRAFFIC = Description(Path(__file__).with_name("traffic.rdl"), Path("t3hw/registers/traffic_map.py"),
+                      Path("rtl/t3_traffic_registers.h"))
 ROOT = Path(__file__).resolve().parents[2]
-MAP = Path("t3hw/registers/map.py")
-HEADER = Path("rtl/t3_registers.h")
+#: The manual has both.
 MANUAL = Path("docs/registers")
 
 
-def _compile():
+def _compile(description):
     from systemrdl import RDLCompiler
     compiler = RDLCompiler()
-    compiler.compile_file(str(SOURCE))
+    compiler.compile_file(str(description.source))
     return compiler.elaborate().top
 
 
@@ -82,8 +95,8 @@ def _table(node, enums):
                  node.array_dimensions[0], fields)
 
 
-def load():
-    """Read the description.
+def load(description=NODE):
+    """Read a description.
 
     Returns
     -------
@@ -92,7 +105,7 @@ def load():
     """
     from systemrdl.node import RegfileNode, RegNode
     registers, counters, tables, enums = {}, [], {}, {}
-    for node in _compile().children(unroll=False):
+    for node in _compile(description).children(unroll=False):
         name = node.inst_name
         if isinstance(node, RegNode):
             registers[name] = _register(node, enums)
@@ -117,7 +130,7 @@ def map_hash(content):
     return int.from_bytes(digest[:4], "big")
 
 
-def _map_text(content):
+def _map_text(content, source):
     def number(value):
         return "None" if value is None else f"{value:#x}" if value > 9 else str(value)
 
@@ -136,10 +149,12 @@ def _map_text(content):
             lines.append(f"{indent}{quoted(name)}: {type(field).__name__}({', '.join(values)}),\n")
         return "".join(lines)
 
-    parts = ['"""Register map. Derived from t3.rdl by `python -m t3hw.registers.derive`; '
+    # Not all maps have counters.
+    types = [kind for kind in ("Counter", "Field", "Register", "Table", "TableField")
+             if kind != "Counter" or content["COUNTERS"]]
+    parts = [f'"""Register map. Derived from {source.name} by `python -m t3hw.registers.derive`; '
              'do not edit."""\n\n'
-             "from t3hw.registers.description import Counter, Field, Register, Table, "
-             "TableField\n\n"
+             f"from t3hw.registers.description import {', '.join(types)}\n\n"
              '__all__ = ["MAP_HASH", "ENUMS", "REGISTERS", "COUNTERS", "TABLES"]\n\n'
              "#: 32-bit hash of this map, readable in the register MAP_HASH.\n"
              f"MAP_HASH = {map_hash(content):#010x}\n\n"
@@ -174,13 +189,13 @@ def _write_header(top, path, hash_):
     CHeaderExporter().export(top, str(path))
     text = path.read_text()
     define = ("// Hash of this map; the register MAP_HASH of a matching node reads the same.\n"
-              f"#define T3_MAP_HASH {hash_:#010x}u\n\n")
+              f"#define {top.inst_name.upper()}_MAP_HASH {hash_:#010x}u\n\n")
     path.write_text(text.replace("// reg - ", define + "// reg - ", 1))
 
 
-def _write_manual(top, path, hash_):
+def _write_manual(tops, path, hash_):
     from peakrdl_html import HTMLExporter
-    HTMLExporter().export(top, str(path), title="t3hw registers")
+    HTMLExporter().export(tops, str(path), title="t3hw registers")
     # Icons stay; text fonts fall back to the reader's own. Nothing is loaded from other hosts.
     for font in path.glob("fonts/**/*"):
         if font.is_file() and not (font.parent.name == "FontAwesome" and font.suffix == ".woff2"):
@@ -204,16 +219,20 @@ def _write_manual(top, path, hash_):
 def derive(root=ROOT):
     """Write everything below ``root``."""
     root = Path(root)
-    content = load()
-    hash_ = map_hash(content)
-    for path in (MAP, HEADER, MANUAL):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / MAP).write_text(_map_text(content))
-    top = _compile()
-    _write_header(top, root / HEADER, hash_)
+    tops, hashes = [], []
+    for description in (NODE, TRAFFIC):
+        content = load(description)
+        top = _compile(description)
+        for path in (description.map, description.header):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / description.map).write_text(_map_text(content, description.source))
+        _write_header(top, root / description.header, map_hash(content))
+        tops.append(top)
+        hashes.append(map_hash(content))
+    (root / MANUAL).mkdir(parents=True, exist_ok=True)
     for old in sorted((root / MANUAL).glob("**/*"), reverse=True):
         old.rmdir() if old.is_dir() else old.unlink()
-    _write_manual(top, root / MANUAL, hash_)
+    _write_manual(tops, root / MANUAL, map_hash(hashes))
 
 
 def check(root=ROOT):
@@ -223,9 +242,10 @@ def check(root=ROOT):
         derive(folder)
         wanted = {path.relative_to(folder): path.read_bytes()
                   for path in Path(folder).glob("**/*") if path.is_file()}
+    derived = [root / path for description in (NODE, TRAFFIC)
+               for path in (description.map, description.header)]
     found = {path.relative_to(root): path.read_bytes()
-             for path in [root / MAP, root / HEADER, *(root / MANUAL).glob("**/*")]
-             if path.is_file()}
+             for path in [*derived, *(root / MANUAL).glob("**/*")] if path.is_file()}
     return sorted(str(path) for path in wanted.keys() | found.keys()
                   if wanted.get(path) != found.get(path))
 
@@ -240,7 +260,7 @@ def main(arguments=None):
         return 0
     drifted = check()
     for path in drifted:
-        print(f"{path} is not what t3.rdl says; run python -m t3hw.registers.derive",
+        print(f"{path} is not what the descriptions say; run python -m t3hw.registers.derive",
               file=sys.stderr)
     return 1 if drifted else 0
 

@@ -24,12 +24,12 @@ def test_derived_files_are_up_to_date():
 def test_check_names_what_drifted(tmp_path):
     derive.derive(tmp_path)
     assert derive.check(tmp_path) == []
-    map_file = tmp_path / derive.MAP
+    map_file = tmp_path / derive.NODE.map
     map_file.write_text(map_file.read_text().replace("0x210", "0x214"))
-    (tmp_path / derive.HEADER).unlink()
+    (tmp_path / derive.NODE.header).unlink()
     (tmp_path / derive.MANUAL / "stray.html").write_text("left over")
     assert derive.check(tmp_path) == [
-        str(derive.MANUAL / "stray.html"), str(derive.HEADER), str(derive.MAP)]
+        str(derive.MANUAL / "stray.html"), str(derive.NODE.header), str(derive.NODE.map)]
 
 
 def test_map_holds_what_was_loaded_and_its_hash():

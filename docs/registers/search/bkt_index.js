@@ -1,1 +1,1 @@
-var SearchBucketIndex = [267651219];
+var SearchBucketIndex = [234936584,267651219];
