@@ -135,7 +135,13 @@ class Machine:
                 raise InputError(f"{self.name}: {field} must be {noun} from {least:.12g} to {most:.12g}, "
                                  f"not {value!r}")
         if isinstance(self.memory_timing, str):
-            object.__setattr__(self, "memory_timing", DramTiming.preset(self.memory_timing))
+            try:
+                object.__setattr__(self, "memory_timing", DramTiming.preset(self.memory_timing))
+            except ValueError as error:
+                raise InputError(f"{self.name}: memory_timing: {error}") from None
+        if not isinstance(self.memory_timing, DramTiming):
+            raise InputError(f"{self.name}: memory_timing must be a DramTiming or the name of a preset, "
+                             f"not {self.memory_timing!r}")
         for field, count in _LISTS.items():
             value = getattr(self, field)
             if not isinstance(value, (list, tuple)) or len(value) != count:
@@ -165,21 +171,27 @@ class Machine:
                              f"not {list(boundaries)!r}")
 
     def _check_channels(self):
-        total = self.channels * self.channel_bytes_per_second
+        channel = self.memory_timing.peak_bytes_per_second
+        total = self.channels * channel
         if not 0.9 < total / self.memory_bytes_per_second < 1.1:
             raise InputError(
                 f"{self.name}: memory_bytes_per_second must be within 10 % of a power of two of channels of "
-                f"{self.channel_bytes_per_second:.4g} bytes a second, not {self.memory_bytes_per_second!r}")
+                f"{channel:.4g} bytes a second, not {self.memory_bytes_per_second!r}")
 
     @property
-    def channel_bytes_per_second(self):
-        """Peak of one channel: a column a cycle."""
-        return self.memory_timing.column_bytes * self.memory_timing.clock_hz
+    def controller_hz(self):
+        """Of the memory controller, whose cycles count all else."""
+        return 1e12 / float(self.memory_timing.cycle_ps)
+
+    @property
+    def column_bytes(self):
+        """Bytes of a beat: of one access to one channel."""
+        return self.memory_timing.column_bytes
 
     @property
     def channels(self):
         """The power of two whose bandwidth comes nearest to ``memory_bytes_per_second``."""
-        wanted = self.memory_bytes_per_second / self.channel_bytes_per_second
+        wanted = self.memory_bytes_per_second / self.memory_timing.peak_bytes_per_second
         below = 1 << max(math.floor(math.log2(wanted)), 0) if wanted >= 1 else 1
         return min(below, 2 * below, key=lambda count: abs(count - wanted))
 

@@ -120,11 +120,11 @@ class SublayerSlice:
         if tile_bytes % self._all_channels_bytes:
             raise InputError(
                 f"{machine.name}: a wavefront's tile of {tile_bytes} bytes must be whole columns of "
-                f"{machine.memory_timing.column_bytes} bytes in each of {machine.channels} channels, not "
+                f"{machine.column_bytes} bytes in each of {machine.channels} channels, not "
                 f"{tile_bytes / self._all_channels_bytes:g}")
-        if machine.read_burst_bytes % machine.memory_timing.column_bytes:
+        if machine.read_burst_bytes % machine.column_bytes:
             raise InputError(f"{machine.name}: read_burst_bytes must be whole columns of "
-                             f"{machine.memory_timing.column_bytes} bytes, "
+                             f"{machine.column_bytes} bytes, "
                              f"not {machine.read_burst_bytes!r}")
         if self.workgroups % self.devices:
             raise InputError(
@@ -134,7 +134,7 @@ class SublayerSlice:
     @property
     def _all_channels_bytes(self):
         """Bytes of one beat in every channel."""
-        return self.machine.channels * self.machine.memory_timing.column_bytes
+        return self.machine.channels * self.machine.column_bytes
 
     @property
     def tiling(self):
@@ -211,7 +211,7 @@ class SublayerSlice:
         """Cycles that a workgroup computes, not rounded."""
         machine = self.machine
         flops = 2 * machine.tile_rows * machine.tile_columns * self.sublayer.k
-        return flops / machine.unit_flops_per_second * machine.memory_timing.clock_hz
+        return flops / machine.unit_flops_per_second * machine.controller_hz
 
     @property
     def step_cycles(self):
@@ -236,6 +236,24 @@ class SublayerSlice:
         return tuple(beats / count / self.steps for beats, count in
                      zip(self.stage_read_beats, self.stage_workgroups, strict=True))
 
+    def step_read_parts(self, parts):
+        """The same in whole parts of a beat, a tuple, for a table in hardware.
+
+        A stage's rounding is made good by the next ones, so that the sum over the GEMM is right.
+
+        Parameters
+        ----------
+        parts : int
+            That a beat has.
+        """
+        entries, owed = [], 0.0
+        for beats, count in zip(self.stage_read_beats, self.stage_workgroups, strict=True):
+            owed += beats
+            unit = count * self.steps / parts
+            entries.append(max(round(owed / unit), 0))
+            owed -= entries[-1] * unit
+        return tuple(entries)
+
     @property
     def gemm_read_beats(self):
         """Beats that the GEMM loads from memory, not rounded."""
@@ -249,7 +267,7 @@ class SublayerSlice:
     @property
     def read_burst_beats(self):
         """Beats of a load."""
-        return self.machine.read_burst_bytes // self.machine.memory_timing.column_bytes
+        return self.machine.read_burst_bytes // self.machine.column_bytes
 
     @property
     def read_streams(self):
@@ -260,7 +278,7 @@ class SublayerSlice:
     def link_cycles_per_beat(self):
         """Cycles that the link takes for a beat, not rounded."""
         machine = self.machine
-        return self._all_channels_bytes / machine.link_bytes_per_second * machine.memory_timing.clock_hz
+        return self._all_channels_bytes / machine.link_bytes_per_second * machine.controller_hz
 
     @property
     def link_interval(self):
@@ -272,13 +290,13 @@ class SublayerSlice:
         """Cycles that a packet's header takes, as whole cycles and parts of `FRACTION`, rounded up."""
         machine = self.machine
         return _parts(machine.link_header_bytes * machine.channels / machine.link_bytes_per_second
-                      * machine.memory_timing.clock_hz)
+                      * machine.controller_hz)
 
     @property
     def link_latency(self):
         """Cycles from one end of the link to the other, rounded up."""
         machine = self.machine
-        return _round_up(machine.link_latency_seconds * machine.memory_timing.clock_hz)
+        return _round_up(machine.link_latency_seconds * machine.controller_hz)
 
     @property
     def traffic(self):
@@ -293,6 +311,10 @@ class SublayerSlice:
                        rs_reads=(count - 2) * chunk, rs_writes=(count - 1) * chunk,
                        ag_reads=gather, ag_writes=gather)
 
+    def _memory_cycles(self, beats):
+        """What so many beats take at the memory's peak."""
+        return beats * self.machine.memory_timing.column_time
+
     @property
     def gemm_compute_cycles(self):
         """What the GEMM takes if it never waits for memory."""
@@ -301,7 +323,7 @@ class SublayerSlice:
     @property
     def gemm_memory_cycles(self):
         """What the GEMM's beats take at the memory's peak."""
-        return self.gemm_read_beats + self.traffic.gemm_writes
+        return self._memory_cycles(self.gemm_read_beats + self.traffic.gemm_writes)
 
     @property
     def gemm_cycles(self):
@@ -316,7 +338,7 @@ class SublayerSlice:
     @property
     def reduce_scatter_memory_cycles(self):
         """What the reduce-scatter's beats take at the memory's peak."""
-        return self.traffic.rs_reads + self.traffic.rs_writes
+        return self._memory_cycles(self.traffic.rs_reads + self.traffic.rs_writes)
 
     @property
     def reduce_scatter_cycles(self):
@@ -326,7 +348,8 @@ class SublayerSlice:
     @property
     def all_gather_cycles(self):
         """The larger of link and memory."""
-        return max(self.link_cycles, self.traffic.ag_reads + self.traffic.ag_writes)
+        return max(self.link_cycles,
+                   self._memory_cycles(self.traffic.ag_reads + self.traffic.ag_writes))
 
     @property
     def ideal_speedup(self):
@@ -458,6 +481,24 @@ def efficiency_table(machine, efficiencies, chosen=None):
     return "\n".join(lines)
 
 
+def band_table(machine, bands, chosen=None):
+    """How reads and data movement depend on the order of workgroups, as lines of text."""
+    groups = _groups(sublayers() if chosen is None else chosen)
+    lines = [f"{'tile rows':<12}" + "".join(f"{group:>36}" for group in groups),
+             f"{'of a band':<12}" + f"{'GEMM reads':>12}{'moved, geomean':>16}{'max':>8}" * len(groups)]
+    for band in bands:
+        tried = machine.replace(band_rows=band)
+        cells = []
+        for members in groups.values():
+            pairs = [[SublayerSlice(sublayer=sublayer, machine=tried, mode=mode) for mode in MODES]
+                     for sublayer in members]
+            fewer = geomean(before.gemm_read_beats / after.gemm_read_beats for before, after in pairs)
+            moved = [after.traffic.total / before.traffic.total for before, after in pairs]
+            cells.append(f"{fewer:>11.2f}x{geomean(moved) - 1:>16.1%}{min(moved) - 1:>8.1%}")
+        lines.append(f"{band:<12}" + "".join(cells))
+    return "\n".join(lines)
+
+
 def main(argv=None):
     """Print the tables."""
     parser = argparse.ArgumentParser(description="What to expect of the experiment's sublayers.")
@@ -465,6 +506,7 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     machine = Machine.preset(arguments.machine)
     print(traffic_table(machine), analytic_table(machine),
+          band_table(machine, (1, 2, 4, 8, 16, 128)),
           efficiency_table(machine, (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 1.0)), sep="\n\n")
 
 
