@@ -69,14 +69,15 @@ refresh rate          the n-th REF comes before (n + postponed) × tREFI; those 
 import argparse
 import collections
 import dataclasses
+import itertools
 import math
 import re
 import sys
 from fractions import Fraction
 
-from t3hw.dram import DramTiming
+from t3hw.dram import DramError, DramTiming
 
-__all__ = ["DramRules", "Report", "TraceError", "Violation", "check", "check_file"]
+__all__ = ["DramRules", "Report", "TraceError", "Violation", "check", "check_file", "read_timing"]
 
 #: Exit codes: all is well; a rule was violated; bad input.
 OK, VIOLATED, BAD_INPUT = 0, 1, 2
@@ -147,6 +148,50 @@ class DramRules:
     write_recovery: int
     refresh_interval: Fraction
 
+    @classmethod
+    def derive(cls, timing):
+        """The rules of a `DramTiming`, from what it states and not from what it derives."""
+        clock = _picoseconds(timing.clock, 0)
+        cycle = clock * timing.clock_ratio
+
+        def time(field):
+            return _picoseconds(getattr(timing, field), clock)
+
+        def cycles(*amounts):
+            """Of a sum of named times and of DRAM clocks; rounded up, once."""
+            total = sum(time(amount) if isinstance(amount, str) else amount * clock
+                        for amount in amounts)
+            return math.ceil(total / cycle)
+
+        written = timing.write_latency + timing.burst
+        return cls(
+            name=timing.name, clock_ps=round(cycle), bank_groups=timing.bank_groups,
+            banks=timing.banks, rows=timing.rows, columns=timing.page_bytes // timing.column_bytes,
+            clocks=timing.clock_ratio, read_latency=timing.read_latency,
+            write_latency=timing.write_latency, burst=timing.burst,
+            rcd=cycles("t_rcd"), rp=cycles("t_rp"), ras=cycles("t_ras"), rc=cycles("t_rc"),
+            ccd_s=cycles("t_ccd_s"), ccd_l=cycles("t_ccd_l"),
+            ccd_l_update=cycles(*["t_ccd_l"] * timing.update_factor),
+            rrd_s=cycles("t_rrd_s"), rrd_l=cycles("t_rrd_l"), faw=cycles("t_faw"),
+            # Write data follow read data after a pause of the bus.
+            rtw=cycles(timing.read_latency + timing.burst + timing.turnaround
+                       - timing.write_latency),
+            rtp=cycles("t_rtp"), rfc=cycles("t_rfc"),
+            wtr_s=cycles(written, "t_wtr_s"), wtr_l=cycles(written, "t_wtr_l"),
+            write_recovery=cycles(written, "t_wr"), refresh_interval=time("t_refi") / cycle)
+
+
+_PICOSECONDS = {"ps": 1, "ns": 10 ** 3, "us": 10 ** 6, "ms": 10 ** 9}
+
+
+def _picoseconds(text, clock):
+    """The longest of the times of a text such as ``"4 tCK, 7.5 ns"``."""
+    longest = Fraction(0)
+    for part in text.split(","):
+        number, unit = part.split()
+        longest = max(longest, Fraction(number) * (clock if unit == "tCK" else _PICOSECONDS[unit]))
+    return longest
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Violation:
@@ -205,16 +250,51 @@ class Report:
         return sum(self.commands.values())
 
 
+#: The first line of a trace.
 _HEADER = re.compile(r"# memory (\S+), clock (\d+) ps")
 
 
-def read_header(line):
-    """The memory's name and the clock's length in ps that a trace's first line states."""
-    found = _HEADER.fullmatch(line.strip())
-    if not found:
-        raise TraceError("line 1 must be like '# memory hbm2, clock 2000 ps', "
-                         f"not {line.strip()[:80]!r}")
-    return found[1], int(found[2])
+def check_file(path, rules, **options):
+    """Check the trace in a file, whose first line must name the memory and its clock.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    rules : DramRules
+        The memory.
+    options
+        For `check`.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    TraceError
+        As `check`, and if the file is of another memory, or cannot be read.
+    """
+    try:
+        with open(path) as lines:
+            first = lines.readline().rstrip("\n")
+            found = _HEADER.fullmatch(first)
+            if not found:
+                raise TraceError("line 1 must be like '# memory hbm2, clock 2000 ps', "
+                                 f"not {first[:80]!r}")
+            if found[1] != rules.name:
+                raise TraceError(f"the trace is of memory {found[1]!r}, not of {rules.name!r}")
+            if int(found[2]) != rules.clock_ps:
+                raise TraceError(f"the trace has a clock of {found[2]} ps, not of {rules.clock_ps} ps")
+            return check(itertools.chain([_HEAD], lines), rules, **options)
+    except (OSError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    except TraceError as error:
+        raise TraceError(f"{path}: {error}") from None
+
+
+#: In place of the first line, so that lines keep their numbers.
+_HEAD = "#"
 
 
 def check(lines, rules, *, postponed=POSTPONED, keep=KEEP):
@@ -469,3 +549,46 @@ def _text(fields):
 
 def _malformed(number, line):
     return TraceError(f"line {number} is no command of this memory: {line.strip()[:80]!r}")
+
+
+def main(arguments=None):
+    """Check a file; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m t3hw.cosim.dram_checker",
+        description="Check a trace of DRAM commands against the rules of the memory.")
+    parser.add_argument("trace", metavar="TRACE", help="the trace; its form is in the module's text")
+    parser.add_argument("--memory", required=True, metavar="NAME",
+                        help="a stock memory, or a file NAME.toml with a memory's timing")
+    parser.add_argument("--postponed", type=int, default=POSTPONED, metavar="N",
+                        help="refreshes that may be due and not done (default: %(default)s)")
+    parser.add_argument("--show", type=int, default=20, metavar="N",
+                        help="violations to print (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    try:
+        for name in ("postponed", "show"):
+            if getattr(options, name) < 0:
+                raise TraceError(f"--{name} must be at least 0, not {getattr(options, name)}")
+        rules = DramRules.derive(read_timing(options.memory))
+        result = check_file(options.trace, rules, postponed=options.postponed, keep=options.show)
+    except (DramError, TraceError) as error:
+        print(f"dram_checker: {error}", file=sys.stderr)
+        return BAD_INPUT
+    for violation in result.violations:
+        print(violation)
+    if result.count > len(result.violations):
+        print(f"and {result.count - len(result.violations)} more")
+    kinds = ", ".join(f"{count} {name}" for name, count in result.commands.items() if count)
+    print(f"{options.trace}: {result.total} commands in {result.cycles} cycles ({kinds}): "
+          f"{result.count or 'no'} violation{'s' if result.count > 1 else ''}")
+    return VIOLATED if result.count else OK
+
+
+def read_timing(memory):
+    """The `DramTiming` of a stock memory's name, or of a path of a ``.toml`` file."""
+    if memory.endswith(".toml"):
+        return DramTiming.from_toml(memory)
+    return DramTiming.preset(memory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
