@@ -3,29 +3,27 @@
 import dataclasses
 import functools
 import json
+import math
 import os
 import platform
 import tempfile
 from pathlib import Path
 
-from amaranth.lib.wiring import In
-
 from t3hw.bench import HEADER, Row, line, report
 from t3hw.config import NodeConfig
 from t3hw.generate import to_verilog
-from t3hw.hdl.seams import dram_command, memory_access
+from t3hw.hdl.dram_memory import DramMemory
+from t3hw.hdl.seams import dram_command
 from t3hw.progress import progress
 
 from . import simulators
 from .dram_checker import POSTPONED, DramRules, check_file
+from .dram_pins import DramPins
 from .dram_test import COUNTS, RESULT
 from .simulators import SimulatorError
 
-__all__ = ["MEMORIES", "Traffic", "bandwidth", "bench_memory", "memory_config", "random_commands",
+__all__ = ["KINDS", "Traffic", "bandwidth", "bench_memory", "memory_config", "random_commands",
            "simulate"]
-
-#: Stock memories.
-MEMORIES = ("ddr3", "ddr4", "hbm2")
 
 #: What the traffic source does, by its number.
 KINDS = ("streaming reads", "streaming writes", "streaming updates", "random reads",
@@ -34,7 +32,7 @@ KINDS = ("streaming reads", "streaming writes", "streaming updates", "random rea
 TOP = "t3_dram_bench"
 
 #: Beats of the simulated memory, 8 bytes each.
-BEATS_LOG2 = 17
+BEATS_LOG2 = 18
 
 #: Accesses of a measurement, and those at its begin that are left out.
 ACCESSES, WARM_UP = 60_000, 2_000
@@ -94,59 +92,24 @@ def memory_config(memory):
 
 
 @functools.cache
-def _build(config):
-    # Only here, for the checker and its command line do without the hardware.
-    from t3hw.hdl.dram_memory import DramMemory
-
-    component = DramMemory(config=config)
-    text = to_verilog(component, "t3_dram_memory")
+def _build(config, make):
+    component = DramPins(config=config, memory=make(config=config))
     sources = {name: (_VERILOG / name).read_text() for name in _SOURCES}
-    sources |= {"t3_dram_memory.v": text, f"{TOP}.sv": _bench(config, component, text)}
+    sources |= {"t3_dram_pins.v": to_verilog(component, "t3_dram_pins"),
+                f"{TOP}.sv": _bench(config)}
     return simulators.build(simulator="verilator", sources=sources, top=TOP)
 
 
-def _bench(config, component, text):
-    inputs, outputs = simulators.top_ports(text, "t3_dram_memory")
-    wires, connections = [], {"clk": "clk", "rst": "rst"}
-    for path, member, value in component.signature.flatten(component):
-        name = "__".join(path)
-        if name not in inputs + outputs:
-            continue
-        wires.append(f"    wire [{len(value) - 1}:0] {name};")
-        connections[name] = name
-        if member.flow is In and name in inputs and name not in (
-                "access__payload", "access__valid"):
-            wires.append(f"    assign {name} = 0;")
-    access = memory_access(config)
-    driven = {
-        "write": "op != 2'd0", "add": f"{{{config.lanes}{{op == 2'd2}}}}", "source": "source",
-        "last": "1'b1", "address": "{beat, {BEAT_SHIFT{1'b0}}}", "data": "data", "strobe": "~0",
-        "dtype": "0", "tag": "0", "tile": "0",
-    }
-    fields = []
-    for name, field in access:
-        fields.append(f"    wire [{field.width - 1}:0] access_{name} = {driven[name]};")
-        fields.append(f"    assign access__payload[{field.offset} +: {field.width}] = "
-                      f"access_{name};")
-    command = dram_command(config)
+def _bench(config):
     rules = DramRules.derive(config.dram)
-    log = {"clk": "clk", "rst": "rst", "cycle": "cycle"} | {
-        name: f"command[{field.offset} +: {field.width}]" for name, field in command}
-    widths = {name: field.width for name, field in command}
+    fields = {name: field.width for name, field in dram_command(config)}
     return _TEMPLATE.format(
-        top=TOP, beats_log2=BEATS_LOG2, beat_shift=config.beat_shift,
-        cycles_an_access=_CYCLES_AN_ACCESS,
+        top=TOP, beats_log2=BEATS_LOG2, cycles_an_access=_CYCLES_AN_ACCESS,
         counts="".join(f",\n    output reg [63:0] {name}" for name in COUNTS),
-        wires="\n".join(wires), fields="\n".join(fields),
-        connections=_connections(connections), command_row=command["row_valid"].offset,
-        command_column=command["column_valid"].offset,
+        wires="\n".join(f"    wire [{width - 1}:0] {name};" for name, width in fields.items()),
+        pins=",\n        ".join(f".{name}({name})" for name in fields),
         memory=rules.name, clock=rules.clock_ps, groups=rules.bank_groups,
-        bank_width=widths["row_bank"], row_width=widths["row"], column_width=widths["column"],
-        log=_connections(log))
-
-
-def _connections(ports):
-    return ",\n".join(f"        .{port}({value})" for port, value in ports.items())
+        bank_width=fields["row_bank"], row_width=fields["row"], column_width=fields["column"])
 
 
 _TEMPLATE = """\
@@ -156,7 +119,6 @@ module {top} (
     input wire rst,
     output reg done{counts}
 );
-    localparam BEAT_SHIFT = {beat_shift};
     reg [31:0] seed;
     reg [2:0] kind;
     reg [63:0] accesses;  // responses, and commands, after which the traffic stops
@@ -170,29 +132,28 @@ module {top} (
         if (!$value$plusargs("t3_warm_up=%d", warm_up)) warm_up = 0;
     end
 
-{wires}
-
-    wire valid;
+    wire valid, ready, read, commit, error;
     wire [1:0] op, source;
     wire [{beats_log2}-1:0] beat;
     wire [63:0] data;
     reg stop;
     t3_dram_traffic #(.BEATS_LOG2({beats_log2})) traffic (
-        .clk(clk), .rst(rst), .seed(seed), .kind(kind), .stop(stop), .valid(access__valid),
-        .ready(access__ready), .op(op), .source(source), .beat(beat), .data(data));
-{fields}
+        .clk(clk), .rst(rst), .seed(seed), .kind(kind), .stop(stop), .valid(valid),
+        .ready(ready), .op(op), .source(source), .beat(beat), .data(data));
 
-    t3_dram_memory memory (
-{connections}
-    );
+{wires}
+    t3_dram_pins memory (
+        .clk(clk), .rst(rst), .valid(valid), .ready(ready), .op(op), .source(source), .beat(beat),
+        .data(data), .read(read), .commit(commit), .error(error),
+        {pins});
 
     reg [63:0] cycle;
     t3_dram_log #(
         .MEMORY("{memory}"), .CLOCK_PS({clock}), .BANK_GROUPS({groups}), .BANK_WIDTH({bank_width}),
         .ROW_WIDTH({row_width}), .COLUMN_WIDTH({column_width})
     ) log (
-{log}
-    );
+        .clk(clk), .rst(rst), .cycle(cycle),
+        {pins});
 
     wire [63:0] responses = reads + commits;
     wire limit = accesses != 0 && responses >= accesses
@@ -206,26 +167,25 @@ module {top} (
         end else if (!done) begin
             cycle <= cycle + 1;
             cycles <= cycle;
-            if (access__valid && access__ready) accepted <= accepted + 1;
-            if (read__valid) reads <= reads + 1;
-            if (commit__valid) commits <= commits + 1;
-            if (error__valid) errors <= errors + 1;
-            commands <= commands + {{63'd0, command[{command_row}]}}
-                + {{63'd0, command[{command_column}]}};
+            if (valid && ready) accepted <= accepted + 1;
+            if (read) reads <= reads + 1;
+            if (commit) commits <= commits + 1;
+            if (error) errors <= errors + 1;
+            commands <= commands + {{63'd0, row_valid}} + {{63'd0, column_valid}};
             if (limit) stop <= 1'b1;
             else if (!stop && responses >= warm_up) begin
                 window_cycles <= window_cycles + 1;
-                window_responses <= window_responses + {{63'd0, read__valid}}
-                    + {{63'd0, commit__valid}};
+                window_responses <= window_responses + {{63'd0, read}}
+                    + {{63'd0, commit}};
             end
-            done <= late || stop && !access__valid && responses == accepted;
+            done <= late || stop && !valid && responses == accepted;
         end
 endmodule
 """
 
 
 def simulate(memory, kind, *, accesses=0, commands=0, warm_up=0, seed=1, directory=None,
-             trace=False):
+             trace=False, make=DramMemory):
     """Run traffic through a memory.
 
     Parameters
@@ -244,6 +204,8 @@ def simulate(memory, kind, *, accesses=0, commands=0, warm_up=0, seed=1, directo
         Where the run's files are kept; None keeps none.
     trace : bool
         Whether to write the commands to ``dram0.txt`` in that directory.
+    make : callable
+        Makes the component of a configuration.
 
     Returns
     -------
@@ -256,7 +218,7 @@ def simulate(memory, kind, *, accesses=0, commands=0, warm_up=0, seed=1, directo
         an error.
     """
     config = memory_config(memory)
-    program = _build(config)
+    program = _build(config, make)
     plusargs = [f"+t3_seed={seed}", f"+t3_kind={KINDS.index(kind)}", f"+t3_accesses={accesses}",
                 f"+t3_commands={commands}", f"+t3_warm_up={warm_up}"]
     with tempfile.TemporaryDirectory(prefix="t3hw-") as temporary:
@@ -283,8 +245,12 @@ def implied(rules, kind, window):
         R × min(1 / max(burst, tCCD_S), 1 / tRRD_S, 4 / tFAW, busy / cycle)
 
     ``cycle`` is the time from ACT to ACT of one bank with an access between: the longer of tRC and
-    tRCD + tRTP + tRP, for writes tRCD + (CWL + burst + tWR) + tRP. ``busy`` is the number of banks
-    that have work, if the window's entries fall on B banks at random: B × (1 - (1 - 1/B)^window).
+    tRCD + tRTP + tRP, for writes tRCD + (CWL + burst + tWR) + tRP. ``busy`` is how many of B banks
+    W accesses keep busy on average, if each that is done makes room for one to a random bank. An
+    access finds (W - 1) / B others at its bank, one of which is half done if the bank is busy; it
+    stays for ``cycle`` × (k - busy / 2B) with k = 1 + (W - 1) / B, W accesses stay at a time, so that
+
+        busy = B × (k - sqrt(k² - 2W / B))
     """
     column = max(rules.burst / rules.clocks, rules.ccd_s)
     left = 1 - rules.rfc / rules.refresh_interval
@@ -294,7 +260,8 @@ def implied(rules, kind, window):
     after = rules.rtp if kind.endswith("reads") else rules.write_recovery
     cycle = max(rules.rc, rules.rcd + after + rules.rp)
     banks = rules.bank_groups * rules.banks
-    busy = banks * (1 - (1 - 1 / banks) ** window)
+    seen = 1 + (window - 1) / banks
+    busy = banks * (seen - math.sqrt(seen ** 2 - 2 * window / banks))
     activate = rules.rrd_s if rules.bank_groups > 1 else rules.rrd_l
     return float(left * min(1 / column, 1 / activate, 4 / rules.faw, busy / cycle))
 
@@ -327,8 +294,21 @@ def bandwidth(memory, *, accesses=ACCESSES):
                   value=100 * rate / reference, unit="%", goal=90, better="higher")
 
 
-def random_commands(memory, commands, *, seed=1, postponed=POSTPONED):
+def random_commands(memory, commands, *, seed=1, postponed=POSTPONED, make=DramMemory):
     """Run random traffic until so many commands were issued, and check their trace.
+
+    Parameters
+    ----------
+    memory : str or DramTiming
+        The memory.
+    commands : int
+        How many.
+    seed : int
+        Of all that is random.
+    postponed : int
+        Refreshes that may be due and not done.
+    make : callable
+        Makes the component of a configuration.
 
     Returns
     -------
@@ -339,7 +319,7 @@ def random_commands(memory, commands, *, seed=1, postponed=POSTPONED):
     rules = DramRules.derive(config.dram)
     with tempfile.TemporaryDirectory(prefix="t3hw-") as directory:
         counts = simulate(memory, "random mix", commands=commands, seed=seed, directory=directory,
-                          trace=True)
+                          trace=True, make=make)
         result = check_file(Path(directory, "dram0.txt"), rules, postponed=postponed)
     if result.total != counts.commands:
         raise SimulatorError(f"{counts.commands} commands were issued, and {result.total} written")

@@ -2,8 +2,9 @@
 //
 // 0, 1, 2  reads, stores, updates of one beat after the other, around the memory
 // 3, 4, 5  reads, stores, updates of any beat, at random
-// 6        all at random: runs of up to 64 beats from anywhere, or back to where a run has been;
-//          of one operation or each beat of another; some with pauses
+// 6        all at random: runs of up to 1, 4, 16 or 64 beats (which changes now and then) from
+//          anywhere, or back to where a run has been; of one operation or each beat of another;
+//          some with pauses
 //
 // `op`: 0 read, 1 store, 2 update. Once `stop` is set nothing new is offered.
 module t3_dram_traffic #(
@@ -37,6 +38,7 @@ module t3_dram_traffic #(
 
     // The run of the mix that is under way.
     reg [6:0]            left;
+    reg [5:0]            longest;
     reg [BEATS_LOG2-1:0] next_beat, earlier;
     reg                  mixed, paused;
     reg [1:0]            run_op;
@@ -57,6 +59,7 @@ module t3_dram_traffic #(
         if (rst) begin
             offered <= 1'b0;
             left <= 0;
+            longest <= 6'd3;
             next_beat <= 0;
             earlier <= 0;
             mixed <= 1'b0;
@@ -74,8 +77,14 @@ module t3_dram_traffic #(
             end else if (pause != 0) begin
                 pause <= pause - 1;
             end else if (left == 0) begin
-                // Runs of one beat are as frequent as all others.
-                left <= run_random[0] ? 7'd1 : {1'b0, run_random[6:1]} + 7'd1;
+                left <= {1'b0, run_random[6:1] & longest} + 7'd1;
+                if (other[31:26] == 0)
+                    case (other[25:24])
+                        0: longest <= 6'd0;
+                        1: longest <= 6'd3;
+                        2: longest <= 6'd15;
+                        default: longest <= 6'd63;
+                    endcase
                 next_beat <= run_random[8:7] == 0 ? earlier : random[31 -: BEATS_LOG2];
                 if (run_random[10:9] == 0) earlier <= next_beat;
                 mixed <= run_random[12:11] == 0;
