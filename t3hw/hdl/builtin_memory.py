@@ -1,16 +1,15 @@
 """Built-in memory: block RAM that adds, behind a delay that can be set."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..config import NodeConfig
-from .near_memory_adder import NearMemoryAdder
-from .popcount import popcount
+from .memory_array import MemoryArray
 from .seams import ErrorCause, commit, error_event, memory_access, read_beat
 from .stream_queue import StreamQueue
+from .writes_under_way import WritesUnderWay
 
 __all__ = ["BuiltinMemory"]
 
@@ -68,12 +67,7 @@ class BuiltinMemory(wiring.Component):
         if not isinstance(config, NodeConfig):
             raise TypeError(f"config must be a NodeConfig, not {config!r}")
         self._config = config
-        self._meta = data.StructLayout({
-            "write": 1,
-            "strobe": config.beat_bytes,
-            "commit": commit(config),
-        })
-        self._adder = NearMemoryAdder(config=config, meta=self._meta)
+        self._array = MemoryArray(config=config, meta=0)
         super().__init__({
             "access": In(stream.Signature(memory_access(config))),
             "latency": In(16),
@@ -85,13 +79,12 @@ class BuiltinMemory(wiring.Component):
 
     @property
     def minimum_latency(self):
-        # Delay queue, head, array, adder, response.
-        return 4 + self._adder.latency
+        # Delay queue, head, response.
+        return 3 + self._array.latency
 
     @property
     def interlock(self):
-        # Array, adder, and the write itself, which the read port does not see in the same cycle.
-        return 2 + self._adder.latency
+        return self._array.interlock
 
     def elaborate(self, platform):
         m = Module()
@@ -100,11 +93,7 @@ class BuiltinMemory(wiring.Component):
         access_layout = memory_access(config)
         size_shift = ceil_log2(config.memory_bytes)
 
-        m.submodules.adder = adder = self._adder
-        m.submodules.array = array = Memory(shape=config.data_width, init=[],
-                                            depth=config.memory_bytes // config.beat_bytes)
-        array_read = array.read_port()
-        array_write = array.write_port(granularity=8)
+        m.submodules.array = array = self._array
 
         # An access waits in the delay queue from its entry to its time. A whole queue of accesses
         # that wait for each other at the array bounds its age.
@@ -141,69 +130,31 @@ class BuiltinMemory(wiring.Component):
                 head.eq(delay.o.payload.access),
             ]
 
-        # Writes between the two ports of the array: one place a cycle of the way.
-        on_way = data.StructLayout({"write": 1, "beat": head_beat.shape()})
-        way = [Signal(on_way, name=f"way_{place}") for place in range(self.interlock - 1)]
-        conflict = Cat(place.write & (place.beat == head_beat) for place in way).any()
+        # Writes between the two ports of the array.
         head_outside = head.address[size_shift:].any()
+        m.submodules.under_way = under_way = WritesUnderWay(
+            width=len(head_beat), cycles=self.interlock - 1)
         m.d.comb += [
-            issue.eq(head_valid & ~(conflict & (~head.write | head.add.any()))),
-            array_read.addr.eq(head_beat),
-            array_read.en.eq(issue),
+            under_way.beat.eq(head_beat),
+            issue.eq(head_valid & ~(under_way.match.any() & (~head.write | head.add.any()))),
+            under_way.issue.valid.eq(issue & head.write & ~head_outside),
+            under_way.issue.beat.eq(head_beat),
+            array.i.valid.eq(issue),
+            array.i.payload.access.eq(head),
         ]
-        m.d.sync += [
-            way[0].write.eq(issue & head.write & ~head_outside),
-            way[0].beat.eq(head_beat),
-        ]
-        for place, following in zip(way, way[1:]):
-            m.d.sync += following.eq(place)
 
-        # What comes with the array's output. Both go straight to the adder, which registers them.
-        # It never stalls, since its output is always taken: the places of ``way`` keep step with
-        # it.
-        found_valid = Signal()
-        found = Signal(access_layout)
-        found_outside = Signal()
+        result = array.o.payload
         m.d.sync += [
-            found_valid.eq(issue),
-            found.eq(head),
-            found_outside.eq(head_outside),
-        ]
-        meta = adder.i.payload.meta
-        m.d.comb += [
-            adder.i.valid.eq(found_valid),
-            adder.i.payload.dtype.eq(found.dtype),
-            adder.i.payload.add.eq(Mux(found.write, found.add, 0)),
-            adder.i.payload.old.eq(array_read.data),
-            # What is read passes the adder as a new value that is not added to.
-            adder.i.payload.new.eq(Mux(found.write, found.data,
-                                       Mux(found_outside, 0, array_read.data))),
-            meta.write.eq(found.write),
-            meta.strobe.eq(Mux(found.write & ~found_outside, found.strobe, 0)),
-            meta.commit.bytes.eq(Mux(found_outside, 0, popcount(found.strobe))),
-            meta.commit.error.eq(found_outside),
-            adder.o.ready.eq(1),
-        ]
-        for field in ("source", "tag", "last", "address", "tile"):
-            m.d.comb += meta.commit[field].eq(found[field])
-
-        result = adder.o.payload
-        m.d.comb += [
-            array_write.addr.eq(result.meta.commit.address[config.beat_shift:size_shift]),
-            array_write.data.eq(result.data),
-            array_write.en.eq(Mux(adder.o.valid, result.meta.strobe, 0)),
-        ]
-        m.d.sync += [
-            self.commit.valid.eq(adder.o.valid & result.meta.write),
-            self.commit.payload.eq(result.meta.commit),
-            self.read.valid.eq(adder.o.valid & ~result.meta.write),
+            self.commit.valid.eq(array.o.valid & result.write),
+            self.commit.payload.eq(result.commit),
+            self.read.valid.eq(array.o.valid & ~result.write),
             self.read.payload.data.eq(result.data),
-            self.error.valid.eq(adder.o.valid & result.meta.commit.error),
+            self.error.valid.eq(array.o.valid & result.commit.error),
             self.error.payload.cause.eq(ErrorCause.MEMORY_ERROR),
-            self.error.payload.address.eq(result.meta.commit.address),
-            self.error.payload.tile.eq(result.meta.commit.tile),
+            self.error.payload.address.eq(result.commit.address),
+            self.error.payload.tile.eq(result.commit.tile),
         ]
         for field in ("source", "last", "error"):
-            m.d.sync += self.read.payload[field].eq(result.meta.commit[field])
+            m.d.sync += self.read.payload[field].eq(result.commit[field])
 
         return m

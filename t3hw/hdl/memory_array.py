@@ -1,0 +1,141 @@
+"""Memory array: block RAM with the near-memory adder between its read and its write port."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from .near_memory_adder import NearMemoryAdder
+from .popcount import popcount
+from .seams import commit, memory_access
+
+__all__ = ["MemoryArray"]
+
+
+class MemoryArray(wiring.Component):
+    """Carry out accesses in the order in which they come: read, add, write.
+
+    An access that needs the old value of a beat (a read, or a write that adds somewhere) must not come
+    before `interlock` cycles have passed since the last write to it: whoever issues sees to that.
+
+    Latency `latency` cycles from ``i`` to ``o``; throughput one access a cycle.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        ``memory_bytes``, widths and dtypes.
+    meta : shape-like
+        Whatever shall travel with an access.
+
+    Attributes
+    ----------
+    latency : int
+        Cycles from ``i`` to ``o``.
+    interlock : int
+        Cycles from a write on ``i`` to the next access on ``i`` which needs its result.
+    beats : range
+        Numbers of the beats that there are.
+
+    Members
+    -------
+    i : In, stream of {access, meta}, always ready
+        What to do, a `memory_access`. Beyond ``config.memory_bytes`` nothing is written, reads give
+        0, and the result has ``error`` set.
+    o : Out, stream of {write, data, commit, meta}, always ready
+        Results, in order. What ``commit`` says of a write holds for a read, too, as far as that
+        has such fields. The read port returns what was written from the next cycle on.
+    """
+
+    def __init__(self, *, config, meta):
+        self._config = config
+        self._meta = data.StructLayout({
+            "write": 1,
+            "strobe": config.beat_bytes,
+            "commit": commit(config),
+            "meta": meta,
+        })
+        self._adder = NearMemoryAdder(config=config, meta=self._meta)
+        self.beats = range(config.memory_bytes // config.beat_bytes)
+        super().__init__({
+            "i": In(stream.Signature(data.StructLayout({
+                "access": memory_access(config),
+                "meta": meta,
+            }), always_ready=True)),
+            "o": Out(stream.Signature(data.StructLayout({
+                "write": 1,
+                "data": config.data_width,
+                "commit": commit(config),
+                "meta": meta,
+            }), always_ready=True)),
+        })
+
+    @property
+    def latency(self):
+        # Array and adder.
+        return 1 + self._adder.latency
+
+    @property
+    def interlock(self):
+        # Array, adder, and the write itself, which the read port does not see in the same cycle.
+        return 2 + self._adder.latency
+
+    def elaborate(self, platform):
+        m = Module()
+
+        config = self._config
+        size_shift = ceil_log2(config.memory_bytes)
+        m.submodules.adder = adder = self._adder
+        m.submodules.array = array = Memory(shape=config.data_width, init=[],
+                                            depth=len(self.beats))
+        array_read = array.read_port()
+        array_write = array.write_port(granularity=8)
+
+        access = self.i.payload.access
+        m.d.comb += [
+            array_read.addr.eq(access.address[config.beat_shift:size_shift]),
+            array_read.en.eq(self.i.valid),
+        ]
+
+        # What comes with the array's output. Both go straight to the adder, which registers them
+        # and never stalls, since its output is always taken.
+        found_valid = Signal()
+        found = Signal(self.i.payload.shape())
+        outside = Signal()
+        m.d.sync += [
+            found_valid.eq(self.i.valid),
+            found.eq(self.i.payload),
+            outside.eq(access.address[size_shift:].any()),
+        ]
+        meta = adder.i.payload.meta
+        m.d.comb += [
+            adder.i.valid.eq(found_valid),
+            adder.i.payload.dtype.eq(found.access.dtype),
+            adder.i.payload.add.eq(Mux(found.access.write, found.access.add, 0)),
+            adder.i.payload.old.eq(array_read.data),
+            # What is read passes the adder as a new value that is not added to.
+            adder.i.payload.new.eq(Mux(found.access.write, found.access.data,
+                                       Mux(outside, 0, array_read.data))),
+            meta.write.eq(found.access.write),
+            meta.strobe.eq(Mux(found.access.write & ~outside, found.access.strobe, 0)),
+            meta.commit.error.eq(outside),
+            meta.commit.bytes.eq(Mux(outside, 0, popcount(found.access.strobe))),
+            meta.meta.eq(found.meta),
+            adder.o.ready.eq(1),
+        ]
+        for field in ("source", "tag", "last", "address", "tile"):
+            m.d.comb += meta.commit[field].eq(found.access[field])
+
+        result = adder.o.payload
+        m.d.comb += [
+            array_write.addr.eq(result.meta.commit.address[config.beat_shift:size_shift]),
+            array_write.data.eq(result.data),
+            array_write.en.eq(Mux(adder.o.valid, result.meta.strobe, 0)),
+            self.o.valid.eq(adder.o.valid),
+            self.o.payload.write.eq(result.meta.write),
+            self.o.payload.data.eq(result.data),
+            self.o.payload.commit.eq(result.meta.commit),
+            self.o.payload.meta.eq(result.meta.meta),
+        ]
+
+        return m
