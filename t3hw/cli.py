@@ -25,6 +25,7 @@ def main(arguments=None):
         return BAD_INPUT
     # What every module may raise about its input; imported late, so that --help is quick.
     from .cosim.simulators import SimulatorError
+    from .dram import DramError
     from .registers import RegisterError
     from .runtime.plan import PlanError
     from .workloads import InputError
@@ -37,7 +38,7 @@ def main(arguments=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-    except (ConfigError, InputError, PlanError, RegisterError, SimulatorError) as error:
+    except (ConfigError, DramError, InputError, PlanError, RegisterError, SimulatorError) as error:
         print(f"t3hw: {error}", file=sys.stderr)
         return BAD_INPUT
     except OSError as error:
@@ -92,6 +93,17 @@ def _parser():
     blocks = kinds.add_parser("blocks", help="cycles and speed of the blocks and of a ring")
     blocks.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     blocks.set_defaults(run=_bench_blocks)
+    memory = kinds.add_parser(
+        "memory", help="bandwidth of a DRAM model, and the rules that its commands keep",
+        description="Streaming and random bandwidth of a DRAM model against what its parameters "
+                    "imply; an independent checker reads the commands of random traffic.")
+    memory.add_argument("--memory", default="hbm2", metavar="NAME",
+                        help="a stock memory, or a file NAME.toml with its timing "
+                             "(default: %(default)s)")
+    memory.add_argument("--commands", type=_positive, default=10_000_000, metavar="N",
+                        help="random commands to check (default: %(default)s)")
+    memory.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    memory.set_defaults(run=_bench_memory)
     return parser
 
 
@@ -258,6 +270,16 @@ def _bench_blocks(options):
     from .cosim.block_bench import bench_blocks
 
     report = bench_blocks()
+    if options.json:
+        write_json(options.json, report)
+    return OK if all(row["met"] for row in report["rows"]) else WRONG
+
+
+def _bench_memory(options):
+    from .cosim.dram_bench import bench_memory
+    from .cosim.dram_checker import read_timing
+
+    report = bench_memory(read_timing(options.memory), commands=options.commands)
     if options.json:
         write_json(options.json, report)
     return OK if all(row["met"] for row in report["rows"]) else WRONG
