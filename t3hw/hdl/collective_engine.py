@@ -246,7 +246,7 @@ class CollectiveEngine(wiring.Component):
             m.d.sync += [
                 self.busy.eq(~finishes),
                 self.error.eq(self.error | wrong),
-                stopping.eq(stopping | self.clear | steps.refused),
+                stopping.eq((stopping | self.clear | steps.refused) & ~finishes),
                 self.cycles.eq(self.cycles + 1),
                 self.read_beats.eq(self.read_beats + self.r.valid),
                 self.write_beats.eq(self.write_beats + (self.w.valid & self.w.ready)),
