@@ -93,8 +93,10 @@ class Device:
             nonlocal read, answer
             ctx.set(engine.ar.ready, luck())
             writable = self.cycle >= self.write_start
-            ctx.set(engine.aw.ready, luck() and writable and (order != "w first" or len(values) > 0))
-            ctx.set(engine.w.ready, luck() and writable and (order != "aw first" or len(addresses) > 0))
+            ctx.set(engine.aw.ready,
+                    writable and luck() and (order != "w first" or len(values) > 0))
+            ctx.set(engine.w.ready,
+                    writable and luck() and (order != "aw first" or len(addresses) > 0))
             if read is None and reads and reads[0][0] <= self.cycle and luck():
                 _, value, resp, last = read = reads.popleft()
                 ctx.set(engine.r.payload, {"id": 0, "data": value, "resp": resp, "last": last})
