@@ -65,8 +65,8 @@ def ring_reduce_scatter_steps(*, devices, chunk_beats, beat_bytes, own, staging,
     """Reduce-scatter: in the end position N holds the sum over all devices.
 
     A device sends its chunk at position 1; then it adds its own at position 2, 3, … to what
-    comes, and sends the sums; the last one, at position N, it stores. It reads 2N - 1 chunks, sends N - 1,
-    and stores 1.
+    comes, and sends the sums; the last one, at position N, it stores. It reads 2N - 1 chunks,
+    sends N - 1, and stores 1.
 
     Parameters
     ----------
