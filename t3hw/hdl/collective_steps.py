@@ -128,6 +128,9 @@ class CollectiveSteps(wiring.Component):
             m.d.sync += [walking.eq(0), fetched.eq(0), step.beats.eq(0)]
         with m.Elif(self.start):
             m.d.sync += [walking.eq(1), index.eq(0)]
+        with m.Elif(index == self.count):
+            # Between runs ``count`` may change.
+            m.d.sync += walking.eq(0)
 
         return m
 

@@ -454,6 +454,25 @@ def test_start_is_ignored_in_a_run_and_taken_in_the_cycle_of_done():
     simulate(engine, bench, background=[device.bench])
 
 
+def test_a_shorter_table_after_a_longer_one_is_run_and_nothing_before():
+    engine, device = single()
+
+    async def bench(ctx):
+        for count in (4, 2, 3, 1):
+            steps = copies(count, 16)
+            for step in steps:
+                fill(device, step.source_a, 16)
+            await write_table(ctx, engine, steps)
+            ctx.set(engine.settings, {"steps": count, "burst": 8, "dtype": 0, "expected": 0})
+            await ctx.tick().repeat(40)
+            await pulse(ctx, engine.start)
+            await finish(ctx, engine, limit=300)
+            check_traffic(device, steps, 8)
+            assert ctx.get(engine.read_beats) == 16 * count
+
+    simulate(engine, bench, background=[device.bench])
+
+
 @pytest.mark.parametrize("name, value", [
     ("steps", 1), ("steps", 65536), ("steps", 2.0), ("buffer", 63), ("buffer", None)])
 def test_bad_parameters_are_refused_with_their_value(name, value):
