@@ -7,7 +7,7 @@ import math
 import tomllib
 from pathlib import Path
 
-from .dram import DramTiming
+from .dram import DramError, DramTiming
 
 __all__ = ["ConfigError", "NodeConfig", "DTYPE_NAMES", "PRESETS"]
 
@@ -66,8 +66,9 @@ class NodeConfig:
     memory : str
         ``"builtin"`` (block RAM behind a settable delay), ``"axi"`` (``m_axi`` with
         read-modify-write) or ``"dram"`` (block RAM with the timing of a DRAM).
-    dram : DramTiming or None
-        The DRAM's timing; needed with ``"dram"``, and only there.
+    dram : DramTiming, str, dict or None
+        The DRAM's timing, the name of its preset, or its fields; needed with ``"dram"``, and only
+        there.
     memory_bytes : int
         Size of the built-in memory, a power of two; with ``"axi"`` the size of the window at address 0
         that may be reached (0: all of the address space).
@@ -126,11 +127,7 @@ class NodeConfig:
                 raise ConfigError(f"{name} must be {kind} from {low} to {high}, not {value!r}")
         if self.memory not in ("builtin", "axi", "dram"):
             raise ConfigError(f"memory must be 'builtin', 'axi' or 'dram', not {self.memory!r}")
-        if isinstance(self.dram, str):
-            object.__setattr__(self, "dram", DramTiming.preset(self.dram))
-        if not isinstance(self.dram, DramTiming if self.memory == "dram" else type(None)):
-            raise ConfigError("dram must be the name of a DRAM's timing where memory is 'dram', and "
-                              f"None elsewhere, not {self.dram!r}")
+        self._check_dram()
         dtypes = self.dtypes
         if not (isinstance(dtypes, (list, tuple)) and dtypes
                 and all(name in DTYPE_NAMES and dtypes.count(name) == 1 for name in dtypes)):
@@ -148,6 +145,28 @@ class NodeConfig:
             raise ConfigError(f"burst_beats must be at most {4096 // self.beat_bytes} at data_width "
                               f"{self.data_width} (a burst stays within 4 KiB), "
                               f"not {self.burst_beats!r}")
+
+    def _check_dram(self):
+        if self.memory != "dram":
+            if self.dram is not None:
+                raise ConfigError(f"dram must be None where memory is {self.memory!r}, "
+                                  f"not {self.dram!r}")
+            return
+        try:
+            if isinstance(self.dram, str):
+                object.__setattr__(self, "dram", DramTiming.preset(self.dram))
+            elif isinstance(self.dram, dict):
+                object.__setattr__(self, "dram", DramTiming(**self.dram))
+        except (DramError, TypeError) as error:
+            raise ConfigError(f"dram: {error}") from None
+        if not isinstance(self.dram, DramTiming):
+            raise ConfigError("dram must be a DRAM's timing or the name of one where memory is 'dram', "
+                              f"not {self.dram!r}")
+        if self.memory_bytes > self.dram.columns * self.beat_bytes:
+            raise ConfigError(
+                f"memory_bytes must be at most {self.dram.columns * self.beat_bytes}: the "
+                f"{self.dram.columns} columns of dram {self.dram.name!r}, of {self.beat_bytes} bytes "
+                f"each, not {self.memory_bytes!r}")
 
     @property
     def beat_bytes(self):
