@@ -1,4 +1,4 @@
-"""Figures of the experiment: speed-ups, traffic by class and over time, the DRAM queue, and sweeps."""
+"""Figures of the experiment: speed-ups, traffic by class and over time, DRAM queue, and sweeps."""
 
 import itertools
 from pathlib import Path
@@ -13,7 +13,7 @@ from .overlap_report import load_published, results, summaries
 __all__ = ["SWEEPS", "draw_all", "draw_occupancy", "draw_speedups", "draw_sweep", "draw_traffic",
            "draw_traffic_over_time"]
 
-#: Label and colour of each variant (Okabe and Ito's palette, which colour-blind readers tell apart).
+#: Label and colour of each variant (Okabe and Ito's palette, made for colour-blind readers too).
 _VARIANTS = {
     "t3": ("T3", "#56B4E9"),
     "t3_mca": ("T3-MCA", "#0072B2"),
@@ -106,7 +106,7 @@ def _grouped(made):
 
 
 def _places(blocks, extra):
-    """Where bars stand: a place a sublayer, a gap between models and TP degrees, and more at the end.
+    """Where bars stand: a place a sublayer, a gap between models and TP degrees, and more behind.
 
     Returns the places, the middle of each block, and the places at the end.
     """
@@ -126,8 +126,8 @@ def _name_blocks(axis, blocks, places, middles, ends, names):
     axis.tick_params(axis="x", length=0)
     for (model, tp), middle in zip((key for key, _ in blocks), middles):
         axis.annotate(f"{model}\nTP {tp}", (middle, 0), xycoords=("data", "axes fraction"),
-                      xytext=(0, -20), textcoords="offset points", ha="center", va="top", fontsize=8,
-                      color=_INK, annotation_clip=False)
+                      xytext=(0, -20), textcoords="offset points", ha="center", va="top",
+                      fontsize=8, color=_INK, annotation_clip=False)
     axis.set_xlim(min(places) - 0.75, max([*places, *(end + 0.5 for end in ends)]) + 0.75)
 
 
@@ -280,14 +280,15 @@ def _mark(axis, time, label):
 
 
 def _sampled(record):
-    shown = [(variant, record.samples[variant]) for variant in OVERLAPPED if variant in record.samples]
+    shown = [(variant, record.samples[variant]) for variant in OVERLAPPED
+             if variant in record.samples]
     if not shown:
         raise InputError(f"{record} has no samples over time")
     return shown
 
 
 def draw_occupancy(path, record, *, controller_hz):
-    """The DRAM queue's occupancy with and without T3-MCA: over time if known, and how often it was what.
+    """The DRAM queue's occupancy with and without T3-MCA: how often, and over time if known.
 
     Parameters
     ----------
@@ -380,7 +381,8 @@ def draw_sweep(path, name, points, *, title=None):
     styles = {"t3": ("o", "-"), "t3_mca": ("s", "-"), "ideal": ("", (0, (4, 2)))}
     for variant, (text, colour) in _VARIANTS.items():
         marker, dashes = styles[variant]
-        style = {"marker": marker or None, "color": colour if marker else _FAINT, "ms": 4.5, "lw": 1.6}
+        style = {"marker": marker or None, "color": colour if marker else _FAINT, "ms": 4.5,
+                 "lw": 1.6}
         axis.plot(values, [getattr(point, f"{variant}_speedup") for point in limited], ls=dashes,
                   label=text, **style)
         for point in unlimited:
@@ -409,7 +411,7 @@ def draw_all(folder, records, *, controller_hz, kind="png", sweeps=None, publish
     folder : str or Path
         Where they go.
     records : list of CaseRecord
-        What was measured. Each with samples, or with counters of the occupancy, has figures of its own.
+        What was measured. Each with samples or counters of the occupancy has figures of its own.
     controller_hz : float
         Cycles a second.
     kind : str
