@@ -218,21 +218,24 @@ def draw_traffic(path, records):
     return _save(figure, path)
 
 
-def _binned(samples, values, how=np.add):
-    """Values in fewer bins, if there are more than a picture shows; and cycles of a bin."""
-    values = np.asarray(values, float)
-    step = -(-len(values) // _MOST_BINS)
-    starts = np.arange(0, len(values), step)
-    sums = how.reduceat(values, starts)
-    counts = np.diff([*starts, len(values)])
-    return sums, counts, starts * samples.bin_cycles, len(values) * samples.bin_cycles
+def _binned(samples, values, window):
+    """Means over bins of a window, fewer if there are more than a picture shows; edges in cycles."""
+    first, last = 0, len(values)
+    if window is not None:
+        first = min(int(window[0] // samples.bin_cycles), last - 1)
+        last = max(min(int(-(-window[1] // samples.bin_cycles)), last), first + 1)
+    step = -(-(last - first) // _MOST_BINS)
+    starts = np.arange(0, last - first, step)
+    sums = np.add.reduceat(np.asarray(values[first:last], float), starts)
+    edges = np.array([*starts, last - first])
+    return sums / np.diff(edges), (first + edges) * samples.bin_cycles
 
 
 def _microseconds(cycles, controller_hz):
     return np.asarray(cycles) / controller_hz * 1e6
 
 
-def draw_traffic_over_time(path, record, *, controller_hz):
+def draw_traffic_over_time(path, record, *, controller_hz, window=None):
     """What crosses the memory bus over time, without and with T3-MCA.
 
     Parameters
@@ -243,6 +246,8 @@ def draw_traffic_over_time(path, record, *, controller_hz):
         With samples of one variant or both.
     controller_hz : float
         Cycles a second.
+    window : tuple of (int, int) or None
+        First and last cycle to show; None: all.
 
     Raises
     ------
@@ -255,13 +260,14 @@ def draw_traffic_over_time(path, record, *, controller_hz):
     for axis, (variant, samples) in zip(axes, shown):
         low = 0
         for name in SERIES:
-            beats, counts, starts, end = _binned(samples, getattr(samples, name))
-            high = low + beats / (counts * samples.bin_cycles) * 100
-            axis.stairs(high, _microseconds([*starts, end], controller_hz), baseline=low, fill=True,
-                        color=_SERIES[name][1], lw=0)
+            beats, edges = _binned(samples, getattr(samples, name), window)
+            high = low + beats / samples.bin_cycles * 100
+            axis.stairs(high, _microseconds(edges, controller_hz), baseline=low, fill=True,
+                        color=_SERIES[name][1], lw=0, rasterized=True)
             low = high
-        if samples.gemm_end is not None:
-            _mark(axis, _microseconds(samples.gemm_end, controller_hz), "GEMM done")
+        end = samples.gemm_end
+        if end is not None and (window is None or window[0] <= end <= window[1]):
+            _mark(axis, _microseconds(end, controller_hz), "GEMM done")
         _clean(axis)
         axis.set_ylabel("share of the memory's\npeak, %")
         _title(axis, f"{record}, {_VARIANTS[variant][0]}")
@@ -287,7 +293,7 @@ def _sampled(record):
     return shown
 
 
-def draw_occupancy(path, record, *, controller_hz):
+def draw_occupancy(path, record, *, controller_hz, window=None):
     """The DRAM queue's occupancy with and without T3-MCA: how often, and over time if known.
 
     Parameters
@@ -298,6 +304,8 @@ def draw_occupancy(path, record, *, controller_hz):
         With occupancy counters of one variant or both; perhaps with samples.
     controller_hz : float
         Cycles a second.
+    window : tuple of (int, int) or None
+        First and last cycle to show over time; None: all.
 
     Raises
     ------
@@ -316,9 +324,9 @@ def draw_occupancy(path, record, *, controller_hz):
     for axis in over_time:
         for variant, samples in timed:
             label, colour = _VARIANTS[variant]
-            sums, counts, starts, end = _binned(samples, samples.occupancy)
-            axis.stairs(sums / counts, _microseconds([*starts, end], controller_hz), color=colour,
-                        lw=1, baseline=None)
+            means, edges = _binned(samples, samples.occupancy, window)
+            axis.stairs(means, _microseconds(edges, controller_hz), color=colour, lw=1,
+                        baseline=None)
         _clean(axis)
         axis.margins(x=0)
         axis.set_ylim(0, None)

@@ -1,8 +1,8 @@
 """What came of the experiment, beside what was published: as data, and as tables for the terminal.
 
 A sublayer is a GEMM, its reduce-scatter (RS) and its all-gather (AG). Sequential, it takes as long
-as the three one after the other. T3 overlaps GEMM and RS, the AG follows. The ideal overlap takes the
-longer of GEMM and RS, each alone, and the AG.
+as the three one after the other. T3 overlaps GEMM and RS, the AG follows. The ideal overlap takes
+the longer of GEMM and RS, each alone, and the AG.
 """
 
 import dataclasses

@@ -11,9 +11,9 @@ import pytest
 from t3hw.perf import overlap_report
 from t3hw.perf.machine import Machine
 from t3hw.perf.overlap_figures import (SWEEPS, draw_all, draw_occupancy, draw_speedups, draw_sweep,
-                                       draw_traffic_over_time)
-from t3hw.perf.overlap_records import (BEATS, CaseRecord, Samples, SweepPoint, load_records,
-                                       save_records)
+                                       draw_traffic_over_time, _binned)
+from t3hw.perf.overlap_records import (BEATS, SERIES, CaseRecord, Samples, SweepPoint,
+                                       load_records, save_records)
 from t3hw.perf.overlap_report import (CaseResult, goals, load_published, report, results, summaries,
                                       text)
 from t3hw.workloads import InputError
@@ -269,6 +269,25 @@ def test_figures_of_little(tmp_path):
     assert len(files) == 6
     for file in files:
         assert "<svg" in file.read_text(), file.name
+
+
+def test_figures_of_much_are_small_and_show_a_window(tmp_path):
+    """10,000 bins whose values jump, all of them and a part."""
+    values = [index * 7919 % 13 for index in range(10_000)]
+    much = record(samples={"t3": samples(**{name: values for name in SERIES}, occupancy=values)})
+    for name, window in (("a.png", None), ("a.svg", None), ("b.png", (60_000, 60_001)),
+                         ("c.png", (10 ** 9, 2 * 10 ** 9))):
+        for draw in (draw_traffic_over_time, draw_occupancy):
+            path = draw(tmp_path / name, much, controller_hz=5e8, window=window)
+            assert path.stat().st_size < 300_000
+
+
+def test_bins_are_means_of_the_window():
+    means, edges = _binned(samples(bins=4, dma_reads=[1, 2, 3, 4]), [1, 2, 3, 4], (20, 59))
+    assert (list(means), list(edges)) == ([2, 3], [20, 40, 60])
+    means, edges = _binned(samples(), [1] * 1199 + [4], None)
+    assert len(means) == 600 and edges[-1] == 1200 * 20
+    assert (means[0], means[-1]) == (1, 2.5)
 
 
 def test_the_same_data_make_the_same_picture(tmp_path):
