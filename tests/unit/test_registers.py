@@ -114,7 +114,11 @@ def test_capabilities_say_what_the_configuration_is(config):
     assert widths["beat_bytes"] * 8 == config.data_width
     assert widths["addr_width"] == config.addr_width
     assert widths["wg_width"] == config.wg_width
-    assert widths["memory_builtin"] == (config.memory == "builtin")
+    assert widths["memory_builtin"] == (config.memory != "axi")
+    queues = decode_register("CAP_QUEUES", words["CAP_QUEUES"])
+    assert queues["memory_queue"] == (config.dram.window if config.memory == "dram" else 0)
+    assert queues["compute_queue_minus_1"] + 1 == config.compute_queue
+    assert queues["communication_queue_minus_1"] + 1 == config.communication_queue
     assert [name for index, name in enumerate(DTYPE_NAMES) if widths["dtypes"] >> index & 1] == \
         [name for name in DTYPE_NAMES if name in config.dtypes]
     large = decode_register("CAP_TABLES0", words["CAP_TABLES0"])
@@ -128,7 +132,9 @@ def test_capabilities_fit_at_the_largest_configuration():
     words = capabilities(NodeConfig(
         data_width=128, addr_width=64, tracker_sets=1024, tracker_ways=16, tiles=32768,
         commands=16384, regions=32, routes=16, plans=8, touch_bytes=1 << 26, outstanding_reads=64,
-        burst_beats=256, memory_bytes=1 << 40, memory_max_latency=1024, link_max_latency=4096))
+        burst_beats=256, memory_bytes=1 << 40, memory_max_latency=1024, link_max_latency=4096,
+        compute_queue=1024, communication_queue=1024))
+    assert words["CAP_QUEUES"] == 1023 << 12 | 1023 << 22
     assert words["CAP_MEMORY"] == 0xFFFFFFFF
     assert decode_register("CAP_DMA", words["CAP_DMA"])["burst_beats_minus_1"] == 255
 
