@@ -438,7 +438,7 @@ class Device:
         chosen = encode_register("CONTROL", policy=policy)
         if threshold is not None:
             if chosen != encode_register("CONTROL", policy="MCA"):
-                raise DeviceError(f"policy {policy} has no threshold, and none of {threshold}")
+                raise DeviceError(f"a threshold, {threshold}, needs the policy MCA, not {policy}")
             self._check_threshold(threshold)
         self.write("STARVATION_LIMIT", cycles=starvation_limit)
         self.write("MCA_CONTROL", threshold=threshold or 0, fixed=int(threshold is not None))

@@ -8,13 +8,14 @@ import sys
 
 import pytest
 
+from shallow_dram import shallow
 from t3hw import registers
 from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
 from t3hw.hdl import seams
 from t3hw.registers import (
     COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TABLES, RegisterError, capabilities,
     decode_entry, decode_register, derive, encode_entry, encode_register, entry_address,
-    field_limits, register_address, register_limits, table_sizes)
+    field_limits, register_address, register_limits, reset_values, table_sizes)
 
 
 def test_derived_files_are_up_to_date():
@@ -190,6 +191,31 @@ def test_limits_of_a_configuration(config):
     assert encode_entry("TILE", config=config, command=NO_COMMAND)[1] == NO_COMMAND
     assert all(field in REGISTERS[name].fields for name, field in register_limits(config))
     assert all(size <= TABLES[name].entries for name, size in table_sizes(config).items())
+
+
+@pytest.mark.parametrize("window, resets", [(64, [5, 10, 30, 0]), (30, [5, 10, 30, 0]),
+                                            (16, [5, 10, 16, 0]), (2, [2, 2, 2, 0])])
+def test_thresholds_are_at_most_the_depth_of_a_drams_queue(window, resets):
+    config = shallow(window)
+    names = [f"MCA_THRESHOLD_{level}" for level in range(4)]
+    limits = register_limits(config)
+    assert limits["MCA_CONTROL", "threshold"] == window
+    assert [limits[name, "accesses"] for name in names] == [window] * 4
+    assert [reset_values(config)[name, "accesses"] for name in names] == resets
+    assert decode_register("CAP_QUEUES", capabilities(config)["CAP_QUEUES"])["memory_queue"] == window
+    assert decode_register("CAP_WIDTHS", capabilities(config)["CAP_WIDTHS"])["memory_builtin"] == 1
+
+
+@pytest.mark.parametrize("config", PRESETS.values(), ids=PRESETS.keys())
+def test_reset_values_are_those_of_the_map_and_within_the_limits(config):
+    values = reset_values(config)
+    for (name, key), value in values.items():
+        reset = REGISTERS[name].fields[key].reset
+        limit = register_limits(config).get((name, key), reset)
+        assert value == min(reset, limit), name
+    assert {name for name, _ in values} == {
+        name for name, register in REGISTERS.items() if register.access in ("rw", "w1c")}
+    assert [values[f"MCA_BOUNDARY_{level}", "intensity"] for level in range(3)] == [128, 64, 32]
 
 
 def test_public_names_exist():
