@@ -44,6 +44,11 @@ class PolicyBench(NodeBench):
         self.occupancies.append(self.ctx.get(self.dut.trace_occupancy))
         await super().tick()
 
+    async def control(self, **bits):
+        await super().control(**bits)
+        # Tables are locked while a plan is being cleared.
+        await self.idle(50)
+
     async def set(self, name, **fields):
         await self.write(register_address(name), encode_register(name, **fields))
 
@@ -113,7 +118,7 @@ def test_a_kernel_is_measured_from_its_first_load_to_its_first_store():
             where = f"{action}, pause {pause}: {status}"
             assert (status["measuring"], status["complete"]) == (0, 1), where
             assert (status["level"], status["threshold"]) == (level, threshold), where
-            # From an access's issue to its trace 4 cycles, from a store's to its issue 1, and from a
+            # From an access's issue to its trace 4 cycles, from a store to its issue 1, and from a
             # beat for the neighbour to its trace 1.
             first = bench.seen["trace_memory"][0]
             if action == "REMOTE_UPDATE":
@@ -122,7 +127,6 @@ def test_a_kernel_is_measured_from_its_first_load_to_its_first_store():
                 cycles = bench.seen["trace_memory"][LOADS] - 1 - first
             assert status["intensity"] == LOADS * 256 // cycles, where
             await bench.control(clear=1)
-            await bench.idle(50)
 
     simulate(scenario)
 
@@ -157,7 +161,7 @@ def test_communication_fills_the_memory_up_to_the_threshold():
             assert counters["COMPUTE_ISSUES"] == counters["DRAM_ACTIVATES"] == 0, where
             assert bool(counters["COMMUNICATION_HOLDS"]) == (most is not None or limit > 0), where
             assert bool(counters["FORCED_ACCESSES"]) == (limit > 0), where
-            # What is occupied is so between clear and snapshot, thus all buckets but the first agree.
+            # The memory is empty at clear and snapshot, so all buckets but the first agree.
             names = [name.upper() for name, _least, _most in occupancy_buckets]
             assert sum(counters[name] for name in names) == counters["CYCLES"], where
             for name, least, largest in occupancy_buckets[1:]:
