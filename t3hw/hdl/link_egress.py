@@ -24,7 +24,8 @@ class LinkEgress(wiring.Component):
 
     Throughput one word a cycle. A word may take longer: after a beat the link is free again
     ``interval`` + ``fraction`` / 65536 cycles later, after a header word ``header_interval`` +
-    ``header_fraction`` / 65536. What is left of a cycle is carried from word to word as long as the
+    ``header_fraction`` / 65536; with 0 whole cycles a header word takes none of the link's time, and
+    does not wait for it. What is left of a cycle is carried from word to word as long as the
     link has something to send: so the average is exact, and the n-th word after a pause leaves in
     the first cycle that is not too early, never before.
 
@@ -50,7 +51,7 @@ class LinkEgress(wiring.Component):
     interval, fraction : In(16)
         Cycles a beat, whole ones and 1/65536. Less than one: one.
     header_interval, header_fraction : In(16)
-        The same for a header word.
+        The same for a header word; 0 whole cycles: it goes in any cycle.
     stall : Out(1)
         A word waits for a credit, for its time, or for ``tx``; registered.
     error : Out, stream of `error_event`
@@ -132,8 +133,10 @@ class LinkEgress(wiring.Component):
         owed = Signal(range(config.link_credits + 1))
         surplus = Signal()
         pause = Signal(16)
+        free = Signal()
         m.d.comb += [
-            open_.eq((left != 0) & (pause == 0)),
+            free.eq(~in_payload & (self.header_interval == 0)),
+            open_.eq((left != 0) & ((pause == 0) | free)),
             delay.i.valid.eq(beat_valid & open_),
             delay.i.payload.eq(word),
             gone.eq(delay.i.valid & delay.i.ready),
@@ -159,7 +162,7 @@ class LinkEgress(wiring.Component):
             fraction.eq(Mux(in_payload, self.fraction, self.header_fraction)),
             total.eq(carried + fraction),
         ]
-        with m.If(gone):
+        with m.If(gone & ~free):
             with m.If(interval != 0):
                 m.d.sync += [
                     pause.eq(interval - 1 + total[16]),
@@ -167,7 +170,7 @@ class LinkEgress(wiring.Component):
                 ]
         with m.Elif(pause != 0):
             m.d.sync += pause.eq(pause - 1)
-        with m.Else():
+        with m.Elif(~gone):
             m.d.sync += carried.eq(0xFFFF)
 
         return m

@@ -1,4 +1,4 @@
-"""The monitor measures a kernel's first stage and nothing else, and looks the right threshold up."""
+"""The monitor measures a kernel's first stage and no more, and looks the right threshold up."""
 
 import random
 
