@@ -57,11 +57,15 @@ def _parser():
     generate = commands.add_parser("generate", help="write Verilog of a node or a ring",
                                    description="Write Verilog and a JSON sidecar.")
     _add_config(generate)
-    generate.add_argument("--devices", type=_devices, metavar="N",
-                          help="a ring of N nodes (t3_ring) instead of one node (t3_node)")
+    kind = generate.add_mutually_exclusive_group()
+    kind.add_argument("--devices", type=_devices, metavar="N",
+                      help="a ring of N nodes (t3_ring) instead of one node (t3_node)")
+    kind.add_argument("--traffic", action="store_true",
+                      help="a node with traffic engines instead of a producer port "
+                           "(t3_traffic_node), for simulation")
     generate.add_argument("--name", metavar="NAME",
                           help="name of the files, of the top module, and at the start of all others' "
-                               "names (default: t3_node or t3_ring)")
+                               "names (default: t3_node, t3_ring or t3_traffic_node)")
     generate.add_argument("-o", "--output", type=Path, default=Path("."), metavar="DIR",
                           help="folder, made if it is not there (default: this one)")
     generate.set_defaults(run=_generate)
@@ -193,7 +197,7 @@ def _generate(options):
     from .generate import generate
 
     for path in generate(_config(options), options.output, devices=options.devices,
-                         name=options.name):
+                         name=options.name, traffic=options.traffic):
         print(path)
     return OK
 

