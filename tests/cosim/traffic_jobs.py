@@ -3,6 +3,7 @@
 import numpy as np
 
 from t3hw.registers import traffic
+from t3hw.runtime.device import Device
 from t3hw.runtime.transport import BusError
 
 
@@ -62,11 +63,12 @@ class Engines:
 
 
 def gemm_registers(**settings):
-    """Registers of a small GEMM that stores 12 workgroups from 0x1000 on, of 2 tiles of 4 beats."""
+    """Registers of a small GEMM that stores 12 workgroups from 0x1000 on, of 2 tiles of 4 beats of
+    4 bytes."""
     values = {
         "units": 4, "workgroups": 12, "first_workgroup": 0, "chunk_workgroups": 12, "steps": 3,
         "step_cycles": 60 * 256, "burst_log2": 1, "streams_log2": 1, "stream_bytes_log2": 8,
-        "read_base": 0, "base": 0x1000, "workgroup_bytes": 64, "wavefronts": 2,
+        "read_base": 0, "base": 0x1000, "workgroup_bytes": 32, "wavefronts": 2,
         "tile_beats_log2": 2, "seed": 9, "and_mask": 0xFFFFFFFF, "or_mask": 0} | settings
     registers = {f"GEMM_{name.upper()}": {name: values[name]} for name in (
         "units", "workgroups", "first_workgroup", "chunk_workgroups", "steps", "step_cycles",
@@ -93,7 +95,7 @@ def gemm_alone(session):
     assert engines.read("GEMM_STATUS") == {"busy": 0, "error": 0, "legal": 1}
     results = {name: engines.read(f"GEMM_{name}")["value"] for name in (
         "CYCLES", "FIRST_STORE", "LAST_STORE", "READ_WAIT_LO", "READ_BEATS", "WRITE_BEATS")}
-    return results, engines.memory(0x1000, 12 * 64 // 4), engines.memory(0x1000 + 12 * 64, 4)
+    return results, engines.memory(0x1000, 96), engines.memory(0x1000 + 4 * 96, 4)
 
 
 def one_at_a_time(session):
@@ -129,24 +131,27 @@ def copied(session):
     engines.program(gemm_registers())
     engines.run("GEMM", 5000)
     engines.entry("COLLECTIVE_STEP", 0, source_a=0x1000, destination=0x2000, beats=48)
-    engines.entry("COLLECTIVE_STEP", 1, source_a=0x1000, source_b=0x1180, destination=0x2180,
+    engines.entry("COLLECTIVE_STEP", 1, source_a=0x1000, source_b=0x10C0, destination=0x20C0,
                   beats=48, add=1)
     engines.program({"COLLECTIVE_STEPS": {"steps": 2},
                      "COLLECTIVE_BURST": {"beats": 8, "dtype": "INT32"}})
     engines.run("COLLECTIVE", 5000)
     assert engines.read("COLLECTIVE_STATUS") == {"busy": 0, "error": 0}
     counts = [engines.read(f"COLLECTIVE_{name}_BEATS")["value"] for name in ("READ", "WRITE")]
-    return engines.memory(0x1000, 192), engines.memory(0x2000, 192), counts
+    return engines.memory(0x1000, 96), engines.memory(0x2000, 96), counts
 
 
-def idle_speed(session, cycles):
-    """Cycles a second of a long GEMM."""
-    import time
+def overlapped(session, plan, gemm, words):
+    """A GEMM whose output a T3 plan reduces around the loop; twice, and the memory that is left."""
+    device = Device(session.transports[0], config=session.config)
     engines = Engines(session)
-    engines.program(gemm_registers(units=80, workgroups=320, chunk_workgroups=80, steps=60,
-                                   step_cycles=cycles * 256 // 240))
-    for stage in range(4):
-        engines.entry("GEMM_STAGE", stage, reads=3 * 256 + 64)
-    start, begun = time.perf_counter(), session.cycle
-    engines.run("GEMM", 2 * cycles)
-    return (session.cycle - begun) / (time.perf_counter() - start)
+    device.program(plan)
+    engines.program(gemm)
+    for _run in range(2):
+        device.clear_counters()
+        device.arm()
+        engines.run("GEMM", 20_000)
+        device.wait(timeout=20_000)
+    first = plan.regions[1].base
+    assert not device.errors()
+    return engines.memory(first, words), device.counters()
