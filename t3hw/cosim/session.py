@@ -203,6 +203,13 @@ class Session:
         """Let ``cycles`` cycles pass."""
         self.wait_until(lambda: False, cycles)
 
+    def write_all(self, address, value):
+        """Write a word to every node, in one and the same cycle: what starts them all."""
+        for transport in self.transports:
+            transport.begin_write(address, value)
+        for transport in self.transports:
+            transport.end_write(address)
+
     def play(self, scripts, **options):
         """Let players play, all from the same cycle on. Returns at once; `wait_players` waits.
 
@@ -280,9 +287,15 @@ class AxilTransport(Transport):
         self._interrupt = getattr(dut, f"node{device}_interrupt")
         self._turn = 0
 
-    def _access(self, operation, address=0, value=0):
+    def _begin(self, operation, address=0, value=0):
         self._turn ^= 1
         self._command.value = self._turn << 63 | operation << 60 | address << 32 | value
+
+    def _access(self, *access):
+        self._begin(*access)
+        return self._end()
+
+    def _end(self):
         self._session.wait_until(lambda: int(self._response.value) >> 63 == self._turn)
         answer = int(self._response.value)
         return answer >> 32 & 3, answer & 0xFFFFFFFF
@@ -296,7 +309,16 @@ class AxilTransport(Transport):
 
     def write32(self, address, value):
         """Write a word; raises `BusError` if the node refuses."""
-        response, _ = self._access(self._WRITE, address, value)
+        self.begin_write(address, value)
+        self.end_write(address)
+
+    def begin_write(self, address, value):
+        """Begin to write a word, and wait for nothing; `end_write` does."""
+        self._begin(self._WRITE, address, value)
+
+    def end_write(self, address):
+        """Wait for the end of a write; raises `BusError` if the node refused."""
+        response, _ = self._end()
         if response:
             raise BusError("write", address)
 
