@@ -49,15 +49,15 @@ class CollectiveEngine(wiring.Component):
 
     Latency 4 cycles from ``start`` to the first ``ar``; from the last operand on ``r`` 2 cycles to
     the burst's ``aw`` and `latency` to the beat on ``w``; 2 cycles from the last ``b`` to ``done``.
-    Throughput one beat a cycle on each of ``r`` and ``w``, across bursts and steps of 2 beats and
-    more, while ``buffer`` beats last for the memory's latency, the burst's length and 3 cycles.
+    Throughput one beat a cycle on each of ``r`` and ``w``, across bursts and steps, while
+    ``buffer`` is at least a burst, the memory's latency from ``ar`` to ``r``, and 2.
 
     Parameters
     ----------
     config : NodeConfig
         Widths, and the dtypes that can be added.
     steps : int
-        Entries of the table, 1 to 65535.
+        Entries of the table, 2 to 65535.
     buffer : int
         Places for beats of each operand, under way or waiting, at least 64.
 
@@ -101,10 +101,11 @@ class CollectiveEngine(wiring.Component):
     """
 
     def __init__(self, *, config, steps=64, buffer=256):
-        if type(steps) is not int or not 1 <= steps <= 0xFFFF:
-            raise ValueError(f"steps must be an integer from 1 to 65535, not {steps!r}")
+        if type(steps) is not int or not 2 <= steps <= 0xFFFF:
+            raise ValueError(f"steps must be an integer from 2 to 65535, not {steps!r}")
         if type(buffer) is not int or buffer < LONGEST_BURST:
-            raise ValueError(f"buffer must be an integer of at least {LONGEST_BURST}, not {buffer!r}")
+            raise ValueError(
+                f"buffer must be an integer of at least {LONGEST_BURST}, not {buffer!r}")
         self._config = config
         self._steps = steps
         self._buffer = buffer
@@ -159,11 +160,12 @@ class CollectiveEngine(wiring.Component):
             steps.stop.eq(stopping),
         ]
 
-        # Ask: for one operand a cycle. A place is taken for each beat of a burst when it begins, and
-        # given back beat by beat. So there are no more bursts than places, and no more reads.
+        # Ask: for one operand a cycle. A place is taken for each beat of a burst when it begins,
+        # and given back beat by beat; since operands are joined in pairs, the second one's queue
+        # has room where the first one's has. There are no more bursts than places, nor reads of
+        # an operand.
         burst = steps.burst.payload
-        places = [Signal(range(self._buffer + 1), init=self._buffer, name=f"places_{operand}")
-                  for operand in "ab"]
+        places = Signal(range(self._buffer + 1), init=self._buffer)
         begins = Signal()
         asks = Signal()
         asks_b = Signal()
@@ -173,8 +175,7 @@ class CollectiveEngine(wiring.Component):
         m.d.comb += [
             asks.eq(~self.ar.valid | self.ar.ready),
             steps.burst.ready.eq(
-                asks & ~asks_b & ~stopping
-                & (places[0] >= burst.beats) & (~burst.add | (places[1] >= burst.beats))
+                asks & ~asks_b & (places >= burst.beats)
                 & (~burst.wait | (self.unused >= burst.beats))),
             begins.eq(steps.burst.valid & steps.burst.ready),
             bursts.i.valid.eq(begins),
@@ -196,17 +197,16 @@ class CollectiveEngine(wiring.Component):
 
         # Read.
         for number, queue in enumerate((operand_a, operand_b)):
-            takes = begins & burst.add if number else begins
             m.d.comb += [
                 queue.i.valid.eq(self.r.valid & (reads.o.payload == number)),
                 queue.i.payload.eq(self.r.payload.data),
             ]
-            m.d.sync += places[number].eq(
-                places[number] - Mux(takes, burst.beats, 0) + (queue.o.valid & queue.o.ready))
         m.d.comb += [
             self.r.ready.eq(1),
             reads.o.ready.eq(self.r.valid & self.r.payload.last),
         ]
+        m.d.sync += places.eq(places - Mux(begins, burst.beats, 0)
+                              + (operand_a.o.valid & operand_a.o.ready))
         self._write(m, bursts.o, operand_a.o, operand_b.o)
 
         # What has come, and what of it the run has still to see.
@@ -246,7 +246,7 @@ class CollectiveEngine(wiring.Component):
             m.d.sync += [
                 self.busy.eq(~finishes),
                 self.error.eq(self.error | wrong),
-                stopping.eq(stopping | self.clear | steps.refused),
+                stopping.eq((stopping | self.clear | steps.refused) & ~finishes),
                 self.cycles.eq(self.cycles + 1),
                 self.read_beats.eq(self.read_beats + self.r.valid),
                 self.write_beats.eq(self.write_beats + (self.w.valid & self.w.ready)),
@@ -274,7 +274,7 @@ class CollectiveEngine(wiring.Component):
         ]
 
     def _write(self, m, bursts, operand_a, operand_b):
-        """Join the operands, add, and write; a burst's address goes when its first beat is there."""
+        """Join operands, add, and write; a burst's address goes when its first beat is there."""
         config = self._config
         m.submodules.adder = adder = self._adder
         number = Signal(range(LONGEST_BURST))

@@ -52,7 +52,7 @@ class CollectiveSteps(wiring.Component):
     start : In(1)
         Pulse: go through the table, from its beginning.
     stop : In(1)
-        Forget all that has not been given, the burst that is offered too.
+        From the next cycle on there is nothing left to give.
     burst : Out, stream of `collective_burst`
         Bursts.
     active : Out(1)
@@ -132,7 +132,7 @@ class CollectiveSteps(wiring.Component):
         return m
 
     def _table(self, m, index, fetch):
-        """The step that ``index`` pointed to when ``fetch`` was set; a memory a word of an entry."""
+        """The step that ``index`` gave when ``fetch`` was set; a memory a word of an entry."""
         step = Signal(collective_step(self._config), name="fetched_step")
         width = self._config.addr_width
         control = self._word(m, _CONTROL, 26, index, fetch)

@@ -1,9 +1,9 @@
 """A ring's collectives as tables of steps for `t3hw.hdl.collective_engine`: plain data.
 
-Addresses are by *position*: a device's chunks lie in the order in which it produces them, position 1
-first. What it has at position p is at position p + 1 of the neighbour that it sends to, and what it
-has at position N (its own chunk of the result) at the neighbour's position 1. Tables by position are
-the same for all devices of a ring.
+Addresses are by *position*: a device's chunks lie in the order in which it produces them, position
+1 first. What it has at position p is at position p + 1 of the neighbour that it sends to, and what
+it has at position N (its own chunk of the result) at the neighbour's position 1. Tables by position
+are the same for all devices of a ring.
 """
 
 import dataclasses
@@ -64,9 +64,9 @@ def ring_reduce_scatter_steps(*, devices, chunk_beats, beat_bytes, own, staging,
                               burst=16):
     """Reduce-scatter: in the end position N holds the sum over all devices.
 
-    A device sends its chunk at position 1; then it adds its own at position 2, 3, … to what comes,
-    and sends the sums; the last one, at position N, it stores. It reads 2N - 1 chunks, sends N - 1,
-    and stores 1.
+    A device sends its chunk at position 1; then it adds its own at position 2, 3, … to what
+    comes, and sends the sums; the last one, at position N, it stores. It reads 2N - 1 chunks,
+    sends N - 1, and stores 1.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The ring's step tables, run by an interpreter: the reference's sums, and traffic by the formulas."""
+"""The ring's step tables, interpreted: the reference's sums, and traffic by the formulas."""
 
 import random
 
