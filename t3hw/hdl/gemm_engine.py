@@ -94,9 +94,10 @@ class GemmEngine(wiring.Component):
         The settings of the cycle before can be run: 1 to ``units`` units; workgroups, chunks, steps
         and wavefronts not 0; ids that fit in AWUSER; first_workgroup below workgroups; bursts and
         tiles of at most 64 and 256 beats and 4 KiB, which start on multiples of their size; streams
-        of at least a burst. Low for ``units`` cycles after reset.
+        of at least a burst.
     start : In(1)
-        Begin; taken if ``legal`` and not ``busy``.
+        Begin; taken if ``legal`` and not ``busy``. In the first ``units`` cycles after reset the run
+        waits for their end.
     busy : Out(1)
         From ``start`` until all stores have been answered.
     done : Out(1)
@@ -208,7 +209,7 @@ class GemmEngine(wiring.Component):
         running = Signal()
         now = Signal(TIME_WIDTH)
         begin = Signal()
-        m.d.sync += self.legal.eq(legal & ~clearing)
+        m.d.sync += self.legal.eq(legal)
         stored = Signal(16)
         unanswered = Signal(17)
         m.d.comb += begin.eq(self.start & self.legal & ~self.busy)
@@ -224,8 +225,8 @@ class GemmEngine(wiring.Component):
                     digit.eq(15), number.eq(settings.first_workgroup), offset.eq(0),
                     place_in_chunk.eq(0),
                 ]
-                with m.If(begin):
-                    m.d.sync += [self.busy.eq(1), self.error.eq(0), now.eq(0)]
+                # Busy: started while contexts were cleared.
+                with m.If(begin | self.busy):
                     m.next = "PREPARE"
             # first_workgroup * workgroup_bytes and first_workgroup mod chunk_workgroups, digit by
             # digit.
@@ -247,7 +248,9 @@ class GemmEngine(wiring.Component):
                     m.d.comb += self.done.eq(1)
                     m.d.sync += self.busy.eq(0)
                     m.next = "IDLE"
-        with m.If(self.busy):
+        with m.If(begin):
+            m.d.sync += [self.busy.eq(1), self.error.eq(0), now.eq(0)]
+        with m.Elif(self.busy):
             m.d.sync += now.eq(now + 1)
 
         # First stage: which context, and whether it gets a workgroup. A unit that has become free

@@ -17,10 +17,10 @@ class IntensityMonitor(wiring.Component):
     """Measure a kernel's memory intensity in its first stage, and choose a threshold by it.
 
     In its first stage a kernel has stored nothing of its output yet, so that nothing of it is
-    communicated, and what it asks of memory is undisturbed. A measurement runs from the first access
-    that issues after a plan was armed to the first store of an output tile, that cycle excluded. The
-    intensity is accesses / cycles, in 1/256, rounded down; 0 if the store comes first. Cycles beyond
-    2**24 - 1 are left out, with their accesses.
+    communicated, and what it asks of memory is undisturbed. A measurement runs from the first
+    access that issues after a plan was armed to the first store of an output tile, that cycle
+    excluded. The intensity is accesses / cycles, in 1/256, rounded down; 0 if the store comes
+    first. Cycles beyond 2**24 - 1 are left out, with their accesses.
 
     The level is the number of the first boundary that the intensity reaches, and the number of
     boundaries if it reaches none. From the arming to the end of the measurement, and before the
@@ -96,8 +96,8 @@ class IntensityMonitor(wiring.Component):
         counts = Signal()
         m.d.comb += counts.eq((self.access | (cycles != 0)) & ~cycles.all())
 
-        # What is left of the accesses, doubled at each step. They are never more than the cycles, so
-        # the quotient has one bit before its point.
+        # What is left of the accesses, doubled at each step. They are never more than the cycles,
+        # so the quotient has one bit before its point.
         steps = Signal(range(INTENSITY_WIDTH + 2))
         left = Signal(_COUNT_WIDTH + 1)
         quotient = Signal(INTENSITY_WIDTH)

@@ -82,8 +82,8 @@ class Machine:
     compute_queue, communication_queue : int
         Entries of the memory controller's queues, in each channel.
     occupancy_thresholds : tuple of int
-        T3-MCA: occupancy of the DRAM queue below which communication issues, for each level of memory
-        intensity, the highest first; 0 stands for any occupancy.
+        T3-MCA: occupancy of the DRAM queue below which communication issues, for each level of
+        memory intensity, the highest first; 0 stands for any occupancy.
     intensity_boundaries : tuple of float
         Accesses a cycle that part those levels, falling.
     starvation_limit : int
@@ -132,16 +132,16 @@ class Machine:
             fits = whole or (kind is float and type(value) is float and math.isfinite(value))
             if not fits or not least <= value <= most:
                 noun = "an integer" if kind is int else "a number"
-                raise InputError(f"{self.name}: {field} must be {noun} from {least:.12g} to {most:.12g}, "
-                                 f"not {value!r}")
+                raise InputError(f"{self.name}: {field} must be {noun} from {least:.12g} to "
+                                 f"{most:.12g}, not {value!r}")
         if isinstance(self.memory_timing, str):
             try:
                 object.__setattr__(self, "memory_timing", DramTiming.preset(self.memory_timing))
             except ValueError as error:
                 raise InputError(f"{self.name}: memory_timing: {error}") from None
         if not isinstance(self.memory_timing, DramTiming):
-            raise InputError(f"{self.name}: memory_timing must be a DramTiming or the name of a preset, "
-                             f"not {self.memory_timing!r}")
+            raise InputError(f"{self.name}: memory_timing must be a DramTiming or the name of a "
+                             f"preset, not {self.memory_timing!r}")
         for field, count in _LISTS.items():
             value = getattr(self, field)
             if not isinstance(value, (list, tuple)) or len(value) != count:
@@ -149,8 +149,8 @@ class Machine:
             object.__setattr__(self, field, tuple(value))
         self._check_policy()
         if self.workgroup_bytes % self.wavefronts:
-            raise InputError(f"{self.name}: wavefronts must divide the {self.workgroup_bytes} bytes of a "
-                             f"workgroup's tile, not {self.wavefronts!r}")
+            raise InputError(f"{self.name}: wavefronts must divide the {self.workgroup_bytes} "
+                             f"bytes of a workgroup's tile, not {self.wavefronts!r}")
         if not isinstance(self.assumed, dict):
             raise InputError(f"{self.name}: assumed must be a table, not {self.assumed!r}")
         fields = {field.name for field in dataclasses.fields(self)}
@@ -162,21 +162,21 @@ class Machine:
     def _check_policy(self):
         for value in self.occupancy_thresholds:
             if type(value) is not int or value < 0:
-                raise InputError(f"{self.name}: occupancy_thresholds must be integers of at least 0, "
-                                 f"not {value!r}")
+                raise InputError(f"{self.name}: occupancy_thresholds must be integers of at least "
+                                 f"0, not {value!r}")
         boundaries = self.intensity_boundaries
         numbers = all(type(value) in (int, float) and 0 <= value <= 1 for value in boundaries)
         if not numbers or list(boundaries) != sorted(boundaries, reverse=True):
-            raise InputError(f"{self.name}: intensity_boundaries must fall, from 1 to 0 accesses a cycle, "
-                             f"not {list(boundaries)!r}")
+            raise InputError(f"{self.name}: intensity_boundaries must fall, from 1 to 0 accesses a "
+                             f"cycle, not {list(boundaries)!r}")
 
     def _check_channels(self):
         channel = self.memory_timing.peak_bytes_per_second
         total = self.channels * channel
         if not 0.9 < total / self.memory_bytes_per_second < 1.1:
             raise InputError(
-                f"{self.name}: memory_bytes_per_second must be within 10 % of a power of two of channels of "
-                f"{channel:.4g} bytes a second, not {self.memory_bytes_per_second!r}")
+                f"{self.name}: memory_bytes_per_second must be within 10 % of a power of two of "
+                f"channels of {channel:.4g} bytes a second, not {self.memory_bytes_per_second!r}")
 
     @property
     def controller_hz(self):

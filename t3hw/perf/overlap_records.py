@@ -1,7 +1,7 @@
 """What was measured of a sublayer, as plain data: one record a case, read and written as JSON.
 
-A file is ``{"schema": 1, "cases": [...]}``; a case is what `CaseRecord.as_dict` gives. Cycles are those
-of the memory controller, beats those of one channel.
+A file is ``{"schema": 1, "cases": [...]}``; a case is what `CaseRecord.as_dict` gives. Cycles are
+those of the memory controller, beats those of one channel.
 """
 
 import dataclasses
@@ -15,13 +15,13 @@ __all__ = ["BEATS", "CYCLES", "OCCUPANCY_BUCKETS", "OVERLAPPED", "SERIES", "VARI
            "Samples", "SweepPoint", "load_records", "save_records"]
 
 SCHEMA = 1
-#: Variants that move bytes: GEMM, then reduce-scatter, then all-gather as kernels; T3 with round-robin
-#: arbitration; T3-MCA.
+#: Variants that move bytes: GEMM, then reduce-scatter, then all-gather as kernels; T3 with
+#: round-robin arbitration; T3-MCA.
 VARIANTS = ("sequential", "t3", "t3_mca")
 OVERLAPPED = VARIANTS[1:]
-#: ``gemm``, ``reduce_scatter`` and ``all_gather`` as kernels, each alone; ``gemm_bypass``, if known, the
-#: GEMM alone whose output bypasses the cache; the others are GEMM and reduce-scatter overlapped, from the
-#: GEMM's start until both are done, without the all-gather.
+#: ``gemm``, ``reduce_scatter`` and ``all_gather`` as kernels, each alone; ``gemm_bypass``, if
+#: known, the GEMM alone whose output bypasses the cache; the others are GEMM and reduce-scatter
+#: overlapped, from the GEMM's start until both are done, without the all-gather.
 CYCLES = ("gemm", "reduce_scatter", "all_gather", *OVERLAPPED)
 #: Beats by class. ``rs_writes`` are, overlapped, the neighbour's updates.
 BEATS = ("gemm_reads", "gemm_writes", "rs_reads", "rs_writes", "ag_reads", "ag_writes")
@@ -87,8 +87,8 @@ class Samples:
                 _number(f"samples: {name}", value)
             length = len(values) if length is None else length
             if len(values) != length:
-                raise InputError(f"samples: {name} must have as many bins as {SERIES[0]}, {length}, "
-                                 f"not {len(values)}")
+                raise InputError(f"samples: {name} must have as many bins as {SERIES[0]}, "
+                                 f"{length}, not {len(values)}")
             object.__setattr__(self, name, tuple(values))
         if self.gemm_end is not None:
             _number("samples: gemm_end", self.gemm_end)
@@ -143,16 +143,16 @@ class CaseRecord:
         for name, least in (("tp", 2), ("output_beats", 1)):
             value = getattr(self, name)
             if type(value) is not int or value < least:
-                raise InputError(f"{self.model} {self.sublayer}: {name} must be an integer of at least "
-                                 f"{least}, not {value!r}")
+                raise InputError(f"{self.model} {self.sublayer}: {name} must be an integer of at "
+                                 f"least {least}, not {value!r}")
         _numbers(f"{self}: cycles", self.cycles, CYCLES, ("gemm_bypass",))
         for name, value in self.cycles.items():
             if not value:
                 raise InputError(f"{self}: cycles: {name} must be more than 0, not {value!r}")
         _numbers(f"{self}: gemm_cycles", self.gemm_cycles, OVERLAPPED)
         if not isinstance(self.beats, dict) or set(self.beats) != set(VARIANTS):
-            raise InputError(f"{self}: beats must have {', '.join(VARIANTS)}, not "
-                             f"{list(self.beats) if isinstance(self.beats, dict) else self.beats!r}")
+            given = list(self.beats) if isinstance(self.beats, dict) else self.beats
+            raise InputError(f"{self}: beats must have {', '.join(VARIANTS)}, not {given!r}")
         for variant in VARIANTS:
             _numbers(f"{self}: beats: {variant}", self.beats[variant], BEATS)
         self._check_counters()
@@ -243,7 +243,7 @@ def _fields_of(kind, given, where):
         if name not in known:
             raise InputError(f"{where}: no field {name!r}; fields are {', '.join(known)}")
     for name, field in known.items():
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        required = field.default is field.default_factory is dataclasses.MISSING
         if required and name not in given:
             raise InputError(f"{where}: {name} is missing")
     return dict(given)
@@ -278,9 +278,9 @@ def save_records(path, records):
     """Write records to a file, so that a reader never sees half of it."""
     path = Path(path)
     partial = path.with_name(path.name + ".part")
-    text = json.dumps({"schema": SCHEMA, "cases": [record.as_dict() for record in records]}, indent=1)
+    content = {"schema": SCHEMA, "cases": [record.as_dict() for record in records]}
     try:
-        partial.write_text(text + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

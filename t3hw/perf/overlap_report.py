@@ -1,8 +1,8 @@
 """What came of the experiment, beside what was published: as data, and as tables for the terminal.
 
-A sublayer is a GEMM, its reduce-scatter (RS) and its all-gather (AG). Sequential, it takes as long as the
-three one after the other. T3 overlaps GEMM and RS, the AG follows. The ideal overlap takes the longer of
-GEMM and RS, each alone, and the AG.
+A sublayer is a GEMM, its reduce-scatter (RS) and its all-gather (AG). Sequential, it takes as long
+as the three one after the other. T3 overlaps GEMM and RS, the AG follows. The ideal overlap takes
+the longer of GEMM and RS, each alone, and the AG.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ from t3hw.workloads.sublayers import load_models, sublayers
 
 from .overlap_records import BEATS, OVERLAPPED, VARIANTS
 
-__all__ = ["METRICS", "CaseResult", "Figure", "Metric", "goals", "load_published", "report", "results",
-           "summaries", "text"]
+__all__ = ["METRICS", "CaseResult", "Figure", "Metric", "goals", "load_published", "report",
+           "results", "summaries", "text"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,9 @@ class Metric:
     label : str
         For people.
     unit : str
-        ``"x"``: a factor. ``"share"``: a fraction. ``"less"``: a fraction by which something is less;
-        its mean is taken of what is left. ``"more"``: a fraction by which something is more, likewise.
-    best : str or None
+        ``"x"``: a factor. ``"share"``: a fraction. ``"less"``: a fraction by which something is
+        less; its mean is taken of what is left. ``"more"``: likewise of what is more.
+    best : str
         ``"max"`` or ``"min"``: the extreme that is reported beside the mean.
     """
 
@@ -156,7 +156,7 @@ class CaseResult:
 
     @property
     def departures(self):
-        """Where the traffic is not what the formulas have: variant, what, beats, beats by the formula."""
+        """Where traffic is not that of the formulas: variant, what, beats, beats by the formula."""
         count, output = self.record.tp, self.record.output_beats
         formulas = {"sequential": (2 * count - 1, 2 * count), "t3": (count - 2, 2 * count - 2)}
         formulas["t3_mca"] = formulas["t3"]
@@ -214,8 +214,8 @@ class Figure:
         for name in ("max", "geomean"):
             value = getattr(self, name)
             if value is not None and (type(value) not in (int, float) or not 0 < value < 1000):
-                raise InputError(f"published figure {self.metric!r}: {name} must be a number from 0 to "
-                                 f"1000, not {value!r}")
+                raise InputError(f"published figure {self.metric!r}: {name} must be a number from "
+                                 f"0 to 1000, not {value!r}")
 
 
 def load_published(path=DATA / "published.toml"):
@@ -257,8 +257,9 @@ def summaries(made, published=None):
     -------
     list of dict
         ``group``, ``metric``, ``label``, ``unit``, ``cases``, ``of``: how many of the group's cases
-        there are, or None if the group is not of the models' file; ``geomean``, ``extreme``, ``best``
-        (``"max"`` or ``"min"``); ``published_geomean``, ``published_extreme`` and ``source``, or None.
+        there are, or None if the group is not of the models' file; ``geomean``, ``extreme``,
+        ``best`` (``"max"`` or ``"min"``); ``published_geomean``, ``published_extreme`` and
+        ``source``, or None.
     """
     figures = {(figure.group, figure.metric): figure
                for figure in (load_published() if published is None else published)}
@@ -366,8 +367,8 @@ def text(records, *, machine=None, published=None):
             [f"  {entry['case']}, {entry['variant']}: {entry['what']} {entry['beats']:,} beats, "
              f"formula {entry['by_the_formula']:,.0f}" for entry in content["departures"]]))
     else:
-        parts.append("RS reads, and GEMM and RS writes, are what the formulas have, in every case and "
-                     "variant.")
+        parts.append("RS reads, and GEMM and RS writes, are what the formulas have, in every case "
+                     "and variant.")
     if content["assumed"]:
         parts.append("\n".join(["assumed, as there is no source:",
                                 *(f"  {entry}" for entry in content["assumed"])]))
@@ -375,10 +376,11 @@ def text(records, *, machine=None, published=None):
 
 
 def _cases_table(made):
-    head = (f"{'':<22}{'kcycles, each alone':^21}{'kcycles of the sublayer':^32}{'speed-up':^21}{'of the':>7}"
-            f"{'GEMM':>7}{'data':>7}")
-    names = (f"{'sublayer':<22}{'GEMM':>7}{'RS':>7}{'AG':>7}{'sequential':>11}{'T3':>7}{'T3-MCA':>7}"
-             f"{'ideal':>7}{'T3':>7}{'T3-MCA':>7}{'ideal':>7}{'ideal':>7}{'slower':>7}{'less':>7}")
+    head = (f"{'':<22}{'kcycles, each alone':^21}{'kcycles of the sublayer':^32}{'speed-up':^21}"
+            f"{'of the':>7}{'GEMM':>7}{'data':>7}")
+    names = (f"{'sublayer':<22}{'GEMM':>7}{'RS':>7}{'AG':>7}{'sequential':>11}{'T3':>7}"
+             f"{'T3-MCA':>7}{'ideal':>7}{'T3':>7}{'T3-MCA':>7}{'ideal':>7}{'ideal':>7}{'slower':>7}"
+             f"{'less':>7}")
     lines, group = [head, names], None
     for result in made:
         record, cycles = result.record, result.sublayer_cycles
@@ -417,5 +419,6 @@ def _groups_table(rows):
         extreme = f"{row['best']} {_shown(unit, row['extreme'])}"
         lines.append(f"  {row['label']:<56}{_shown(unit, row['geomean']):>9}"
                      f"{_shown(unit, row['published_geomean']):>11}{extreme:>14}"
-                     f"{_shown(unit, row['published_extreme']):>11}  {row['source'] or ''}".rstrip())
+                     f"{_shown(unit, row['published_extreme']):>11}  {row['source'] or ''}"
+                     .rstrip())
     return "\n".join(lines)

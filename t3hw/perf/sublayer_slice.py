@@ -1,8 +1,8 @@
-"""One channel's slice of a sublayer: what the traffic engines and the link are set to, and what to expect.
+"""One channel's slice of a sublayer: what the hardware is set to, and what is to be expected.
 
-The memory's channels are alike, and addresses are spread over them evenly, so one channel has 1/channels
-of every tile, of every load, and of the link's rate. All is counted in beats (one column of the channel)
-and in cycles of its memory controller.
+The memory's channels are alike, and addresses are spread over them evenly, so one channel has
+1/channels of every tile, of every load, and of the link's rate. All is counted in beats (one column
+of the channel) and in cycles of its memory controller.
 
 ``python -m t3hw.perf.sublayer_slice`` prints the tables of what is to be expected.
 """
@@ -64,7 +64,8 @@ class MemoryMap:
 class Traffic:
     """Beats that cross one channel's memory bus in a sublayer, by class.
 
-    ``rs_writes`` are, in the baseline, what the reduce-scatter stores, and with T3 the neighbour's updates.
+    ``rs_writes`` are, in the baseline, what the reduce-scatter stores, and with T3 the neighbour's
+    updates.
     """
 
     gemm_reads: float
@@ -89,8 +90,8 @@ class Traffic:
 class SublayerSlice:
     """What one channel of one device does in a sublayer.
 
-    Tiles that stick out of the output count as whole, in work and in beats. Loads do not: nothing is read
-    beyond the operands.
+    Tiles that stick out of the output count as whole, in work and in beats. Loads do not: nothing
+    is read beyond the operands.
 
     Parameters
     ----------
@@ -104,8 +105,8 @@ class SublayerSlice:
     Raises
     ------
     InputError
-        If a wavefront's tile is no whole number of beats in each channel, or the workgroups cannot be
-        parted into equal chunks, one a device.
+        If a wavefront's tile is no whole number of beats in each channel, or the workgroups cannot
+        be parted into equal chunks, one a device.
     """
 
     sublayer: Sublayer
@@ -119,8 +120,8 @@ class SublayerSlice:
         tile_bytes = machine.workgroup_bytes // machine.wavefronts
         if tile_bytes % self._all_channels_bytes:
             raise InputError(
-                f"{machine.name}: a wavefront's tile of {tile_bytes} bytes must be whole columns of "
-                f"{machine.column_bytes} bytes in each of {machine.channels} channels, not "
+                f"{machine.name}: a wavefront's tile of {tile_bytes} bytes must be whole columns "
+                f"of {machine.column_bytes} bytes in each of {machine.channels} channels, not "
                 f"{tile_bytes / self._all_channels_bytes:g}")
         if machine.read_burst_bytes % machine.column_bytes:
             raise InputError(f"{machine.name}: read_burst_bytes must be whole columns of "
@@ -128,8 +129,8 @@ class SublayerSlice:
                              f"not {machine.read_burst_bytes!r}")
         if self.workgroups % self.devices:
             raise InputError(
-                f"{self.sublayer}: its {self.workgroups} workgroups must be divisible by the TP degree, so "
-                f"that each device gets a chunk of as many; not {self.devices}")
+                f"{self.sublayer}: its {self.workgroups} workgroups must be divisible by the TP "
+                f"degree, so that each device gets a chunk of as many; not {self.devices}")
 
     @property
     def _all_channels_bytes(self):
@@ -282,12 +283,12 @@ class SublayerSlice:
 
     @property
     def link_interval(self):
-        """The same as whole cycles and parts of `FRACTION`, rounded up: the link is never too fast."""
+        """The same as whole cycles and parts of `FRACTION`, rounded up: never too fast."""
         return _parts(self.link_cycles_per_beat)
 
     @property
     def header_interval(self):
-        """Cycles that a packet's header takes, as whole cycles and parts of `FRACTION`, rounded up."""
+        """Cycles of a packet's header, as whole cycles and parts of `FRACTION`, rounded up."""
         machine = self.machine
         return _parts(machine.link_header_bytes * machine.channels / machine.link_bytes_per_second
                       * machine.controller_hz)
@@ -355,7 +356,8 @@ class SublayerSlice:
     def ideal_speedup(self):
         """Of the sublayer, with GEMM and reduce-scatter at the same time and neither slowed."""
         sequential = self.gemm_cycles + self.reduce_scatter_cycles + self.all_gather_cycles
-        return sequential / (max(self.gemm_cycles, self.reduce_scatter_cycles) + self.all_gather_cycles)
+        overlapped = max(self.gemm_cycles, self.reduce_scatter_cycles) + self.all_gather_cycles
+        return sequential / overlapped
 
     def memory_map(self, beat_bytes):
         """Where things lie in the node's memory.
@@ -363,14 +365,15 @@ class SublayerSlice:
         Parameters
         ----------
         beat_bytes : int
-            Bytes of a beat in the simulation, a power of two; fewer than a column has make a thin path,
-            with the same beats and cycles.
+            Bytes of a beat in the simulation, a power of two; fewer than a column has make a thin
+            path, with the same beats and cycles.
         """
         if type(beat_bytes) is not int or beat_bytes < 1 or beat_bytes & (beat_bytes - 1):
             raise InputError(f"beat_bytes must be a power of two, not {beat_bytes!r}")
         sublayer = self.sublayer
         operand_bytes = (sublayer.rows + sublayer.columns) * sublayer.k * self.machine.element_bytes
-        operands = _power_of_two(max(-(-operand_bytes // self._all_channels_bytes) * beat_bytes, _PAGE))
+        operand_beats = -(-operand_bytes // self._all_channels_bytes)
+        operands = _power_of_two(max(operand_beats * beat_bytes, _PAGE))
         output = -(-self.output_beats * beat_bytes // _PAGE) * _PAGE
         base = -(-2 * output // operands) * operands
         return MemoryMap(
@@ -380,11 +383,13 @@ class SublayerSlice:
 
     def as_dict(self):
         """Its numbers as plain data."""
-        names = ("devices", "workgroups", "chunk_workgroups", "units", "stages", "wavefronts", "tile_beats",
-                 "steps", "step_cycles", "read_burst_beats", "read_streams", "link_interval",
-                 "header_interval", "link_latency", "gemm_read_beats", "first_stage_intensity")
-        return {"model": self.sublayer.model.name, "sublayer": self.sublayer.name, "tp": self.devices,
-                "mode": self.mode} | {name: getattr(self, name) for name in names}
+        names = ("devices", "workgroups", "chunk_workgroups", "units", "stages", "wavefronts",
+                 "tile_beats", "steps", "step_cycles", "read_burst_beats", "read_streams",
+                 "link_interval", "header_interval", "link_latency", "gemm_read_beats",
+                 "first_stage_intensity")
+        return {"model": self.sublayer.model.name, "sublayer": self.sublayer.name,
+                "tp": self.devices, "mode": self.mode} | {
+                    name: getattr(self, name) for name in names}
 
 
 @functools.lru_cache(maxsize=256)
@@ -436,8 +441,8 @@ def traffic_table(machine, chosen=None):
                 f"{sublayer!s:<24}{before.gemm_read_beats / before.output_beats:>9.3f}"
                 f"{after.gemm_read_beats / after.output_beats:>9.3f}{fewer[-1]:>8.2f}x"
                 f"{1 - without[-1]:>15.1%}{1 - everything[-1]:>11.1%}")
-        lines.append(f"{group + ', geomean':<42}{geomean(fewer):>8.2f}x{1 - geomean(without):>15.1%}"
-                     f"{1 - geomean(everything):>11.1%}")
+        lines.append(f"{group + ', geomean':<42}{geomean(fewer):>8.2f}x"
+                     f"{1 - geomean(without):>15.1%}{1 - geomean(everything):>11.1%}")
         lines.append(f"{group + ', max':<42}{max(fewer):>8.2f}x{1 - min(without):>15.1%}"
                      f"{1 - min(everything):>11.1%}")
     return "\n".join(lines)
@@ -445,10 +450,9 @@ def traffic_table(machine, chosen=None):
 
 def analytic_table(machine, chosen=None):
     """What each sublayer takes at the peaks of compute, memory and link, as lines of text."""
-    lines = [f"{'':<24}{'workgroups':>11}{'stages':>7}{'K':>6}{'step':>8}{'loads a':>9}{'GEMM, kcycles':>18}"
-             f"{'RS':>8}{'AG':>8}{'ideal':>8}",
-             f"{'sublayer':<24}{'':>11}{'':>7}{'':>6}{'cycles':>8}{'cycle':>9}{'compute':>9}{'memory':>9}"
-             f"{'':>8}{'':>8}{'':>8}"]
+    lines = [f"{'':<24}{'workgroups':>11}{'stages':>7}{'K':>6}{'step':>8}{'loads a':>9}"
+             f"{'GEMM, kcycles':>18}{'RS':>8}{'AG':>8}{'ideal':>8}",
+             f"{'sublayer':<48}{'cycles':>8}{'cycle':>9}{'compute':>9}{'memory':>9}"]
     for group, members in _groups(sublayers() if chosen is None else chosen).items():
         ideals = []
         for sublayer in members:
@@ -485,14 +489,16 @@ def band_table(machine, bands, chosen=None):
     """How reads and data movement depend on the order of workgroups, as lines of text."""
     groups = _groups(sublayers() if chosen is None else chosen)
     lines = [f"{'tile rows':<12}" + "".join(f"{group:>36}" for group in groups),
-             f"{'of a band':<12}" + f"{'GEMM reads':>12}{'moved, geomean':>16}{'max':>8}" * len(groups)]
+             f"{'of a band':<12}"
+             + f"{'GEMM reads':>12}{'moved, geomean':>16}{'max':>8}" * len(groups)]
     for band in bands:
         tried = machine.replace(band_rows=band)
         cells = []
         for members in groups.values():
             pairs = [[SublayerSlice(sublayer=sublayer, machine=tried, mode=mode) for mode in MODES]
                      for sublayer in members]
-            fewer = geomean(before.gemm_read_beats / after.gemm_read_beats for before, after in pairs)
+            fewer = geomean(before.gemm_read_beats / after.gemm_read_beats
+                            for before, after in pairs)
             moved = [after.traffic.total / before.traffic.total for before, after in pairs]
             cells.append(f"{fewer:>11.2f}x{geomean(moved) - 1:>16.1%}{min(moved) - 1:>8.1%}")
         lines.append(f"{band:<12}" + "".join(cells))
@@ -507,7 +513,8 @@ def main(argv=None):
     machine = Machine.preset(arguments.machine)
     print(traffic_table(machine), analytic_table(machine),
           band_table(machine, (1, 2, 4, 8, 16, 128)),
-          efficiency_table(machine, (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 1.0)), sep="\n\n")
+          efficiency_table(machine, (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 1.0)),
+          sep="\n\n")
 
 
 if __name__ == "__main__":

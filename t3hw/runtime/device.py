@@ -74,8 +74,8 @@ class Errors:
 class McaStatus:
     """What the hardware measured of a kernel's first stage, and the threshold in force.
 
-    ``intensity`` is in accesses a cycle, of the last measurement that is complete. ``level`` is its place
-    in the table, 0 while the one of the current run is not ``complete``. ``threshold`` 0: none.
+    ``intensity`` is in accesses a cycle, of the last measurement that is complete. ``level`` is its
+    place in the table, 0 while the one of the current run is not ``complete``. ``threshold`` 0: none.
     """
 
     intensity: float
@@ -427,8 +427,8 @@ class Device:
         starvation_limit : int
             Cycles that communication waits at most where it is held back; 0: for ever.
         threshold : int, optional
-            With MCA, the memory's occupancy from which on communication is held back; 0: none. If not
-            given it is that of the level that the hardware measures, see `set_mca_table`.
+            With MCA, the memory's occupancy from which on communication is held back; 0: none. If
+            not given it is that of the level that the hardware measures, see `set_mca_table`.
 
         Raises
         ------
@@ -438,7 +438,7 @@ class Device:
         chosen = encode_register("CONTROL", policy=policy)
         if threshold is not None:
             if chosen != encode_register("CONTROL", policy="MCA"):
-                raise DeviceError(f"policy {policy} has no threshold, and none of {threshold}")
+                raise DeviceError(f"a threshold, {threshold}, needs the policy MCA, not {policy}")
             self._check_threshold(threshold)
         self.write("STARVATION_LIMIT", cycles=starvation_limit)
         self.write("MCA_CONTROL", threshold=threshold or 0, fixed=int(threshold is not None))
@@ -450,17 +450,17 @@ class Device:
         Parameters
         ----------
         boundaries : sequence of 3 numbers, optional
-            Accesses a cycle from which on a kernel has level 0, 1, 2, in falling order; what reaches none
-            has level 3. If not given, as after reset.
+            Accesses a cycle from which on a kernel has level 0, 1, 2, in falling order; what reaches
+            none has level 3. If not given, as after reset.
         thresholds : sequence of 4 int, optional
-            Threshold of each level; 0: none. If not given, as after reset, where none is beyond the depth
-            of the memory's queue.
+            Threshold of each level; 0: none. If not given, as after reset, where none is beyond the
+            depth of the memory's queue.
 
         Raises
         ------
         DeviceError
-            If there are not as many, boundaries rise or are not from 0 to 1, or a threshold is beyond the
-            memory's queue.
+            If there are not as many, boundaries rise or are not from 0 to 1, or a threshold is
+            beyond the memory's queue.
         """
         depth = self.read("CAP_QUEUES")["memory_queue"]
         if boundaries is None:
@@ -469,7 +469,8 @@ class Device:
             thresholds = [min(REGISTERS[name].reset, depth or 0xFFFF) for name in _MCA_THRESHOLDS]
         if len(boundaries) != len(_MCA_BOUNDARIES) or len(thresholds) != len(_MCA_THRESHOLDS):
             raise DeviceError(f"an MCA table has {len(_MCA_BOUNDARIES)} boundaries and "
-                              f"{len(_MCA_THRESHOLDS)} thresholds, not {boundaries} and {thresholds}")
+                              f"{len(_MCA_THRESHOLDS)} thresholds, "
+                              f"not {boundaries} and {thresholds}")
         if not 1 >= boundaries[0] >= boundaries[1] >= boundaries[2] >= 0:
             raise DeviceError(f"boundaries must be from 1 to 0 and not rise, not {boundaries}")
         for threshold in thresholds:
@@ -483,8 +484,8 @@ class Device:
         encode_register("MCA_CONTROL", threshold=threshold)
         depth = self.read("CAP_QUEUES")["memory_queue"]
         if depth and threshold > depth:
-            raise DeviceError(f"threshold {threshold} exceeds the limit of {depth}, the depth of the "
-                              "memory's queue")
+            raise DeviceError(f"threshold {threshold} exceeds the limit of {depth}, the depth of "
+                              "the memory's queue")
 
     def mca_status(self):
         """Memory intensity as the hardware measured it, as `McaStatus`."""
@@ -513,7 +514,8 @@ class Device:
         interval : number
             Cycles a beat, in steps of 1/65536, rounded up; less than 1 is as 1.
         header_interval : number, optional
-            The same for a header word; ``interval`` if not given.
+            The same for a header word; less than 1: it takes none of the link's time. As
+            ``interval`` if not given.
         """
         self.write("LINK_LATENCY", cycles=latency)
         for name, cycles in (("LINK_INTERVAL", interval), ("LINK_HEADER_INTERVAL", (

@@ -16,7 +16,8 @@ SUBLAYERS = {
     "IP": ("backward", 3),      # gradient of the input of queries, keys and values
 }
 
-_SIZES = {"hidden": 1 << 20, "layers": 1 << 12, "sequence": 1 << 24, "batch": 1 << 20, "heads": 1 << 14}
+_SIZES = {"hidden": 1 << 20, "layers": 1 << 12, "sequence": 1 << 24, "batch": 1 << 20,
+          "heads": 1 << 14}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,7 @@ class Model:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sublayer:
-    """A GEMM of a model that an all-reduce follows: ``rows x k`` times ``k x columns`` on each device.
+    """A GEMM that an all-reduce follows: ``rows x k`` times ``k x columns`` on each device.
 
     Parameters
     ----------

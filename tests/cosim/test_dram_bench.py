@@ -3,13 +3,17 @@
 import dataclasses
 import functools
 import heapq
+import json
 import random
 
 import pytest
 from slow_dram import SlowDram
 
-from t3hw.cosim.dram_bench import KINDS, implied, random_commands, simulate
-from t3hw.cosim.dram_checker import DramRules, check_file
+from t3hw.bench import HEADER, Row, line
+from t3hw.cli import BAD_INPUT, OK, WRONG, main
+from t3hw.cosim.dram_bench import (GOAL, KINDS, bandwidth, bench_memory, implied, random_commands,
+                                   simulate)
+from t3hw.cosim.dram_checker import DramRules, check, check_file
 from t3hw.cosim.simulators import SimulatorError
 from t3hw.dram import DramTiming
 
@@ -120,3 +124,83 @@ def test_what_is_implied_by_hand():
     assert implied(rules, "random reads", 32) == pytest.approx(left / 2)
     assert implied(dataclasses.replace(rules, faw=10), "random reads", 32) == \
         pytest.approx(left * 0.4)
+
+
+DISTANCES = ("rcd", "rp", "ras", "rc", "ccd_s", "ccd_l", "ccd_l_update", "rrd_s", "rrd_l", "faw",
+             "rtw", "rtp", "rfc", "wtr_s", "wtr_l", "write_recovery")
+
+
+@pytest.mark.parametrize("memory", ["hbm2", "ddr4"])
+def test_the_model_keeps_every_rule_and_wastes_no_cycle_of_any(memory, tmp_path):
+    """Random commands break no rule; with any rule a cycle longer they would."""
+    seed = 11
+    counts = simulate(memory, "random mix", commands=200_000, seed=seed, directory=tmp_path,
+                      trace=True)
+    rules = DramRules.derive(DramTiming.preset(memory))
+    result = check_file(tmp_path / "dram0.txt", rules, postponed=1)
+    assert not result.violations, f"seed {seed}: {result.violations[0]}"
+    assert result.total == counts.commands >= 200_000
+    assert min(count for name, count in result.commands.items() if name != "PREA") > 50
+    lines = (tmp_path / "dram0.txt").read_text().splitlines()[:40_000]
+    for rule in DISTANCES:
+        longer = dataclasses.replace(rules, **{rule: getattr(rules, rule) + 1})
+        found = {violation.rule for violation in check(lines, longer).violations}
+        assert len(found) == 1, f"seed {seed}: {rule} is never what a command waits for"
+
+
+@pytest.mark.parametrize("memory", ["hbm2", "ddr4"])
+def test_bandwidth_is_what_the_parameters_imply(memory):
+    rows = list(bandwidth(memory, accesses=20_000))
+    assert [row.name.split(" (")[0] for row in rows] == [f"{memory}, {kind}" for kind in KINDS[:-1]]
+    assert not [line(row) for row in rows if not row.met]
+    # Nothing is faster than the memory allows, but for the few random accesses that share a row.
+    assert not [line(row) for row in rows if row.value > 1.01 * row.goal / GOAL]
+
+
+def test_the_whole_report(monkeypatch):
+    row = Row(name="n", value=1.5, unit="u", goal=1, better="higher")
+    monkeypatch.setattr("t3hw.cosim.dram_bench.bandwidth", lambda memory: iter([row]))
+    lines = []
+    content = bench_memory("hbm2", commands=5000, show=lines.append)
+    assert json.loads(json.dumps(content)) == content
+    assert [row["met"] for row in content["rows"]] == [True, True]
+    assert sum(content["commands"].values()) >= 5000 and content["violations"] == []
+    assert lines[:2] == [HEADER, line(row)] and "violations in 5000 random" in lines[2]
+
+
+def test_a_report_with_violations_shows_them(monkeypatch):
+    monkeypatch.setattr("t3hw.cosim.dram_bench.bandwidth", lambda memory: iter([]))
+    monkeypatch.setattr("t3hw.cosim.dram_bench.random_commands",
+                        functools.partial(random_commands, make=HASTY["rcd"]))
+    lines = []
+    content = bench_memory("hbm2", commands=500, show=lines.append)
+    assert not content["rows"][-1]["met"]
+    assert len(content["violations"]) == content["rows"][-1]["value"] > 100
+    assert lines[2:] == content["violations"][:20] and "tRCD" in lines[2]
+
+
+def test_the_command_line_writes_the_report(monkeypatch, tmp_path, capsys):
+    row = Row(name="n", value=1.5, unit="u", goal=1, better="higher")
+    monkeypatch.setattr("t3hw.cosim.dram_bench.bandwidth", lambda memory: iter([row]))
+    path = tmp_path / "report.json"
+    assert main(["bench", "memory", "--commands", "3000", "--json", str(path)]) == OK
+    assert len(json.loads(path.read_text())["rows"]) == 2
+    assert capsys.readouterr().out.splitlines()[:2] == [HEADER, line(row)]
+    slow = dataclasses.replace(row, value=0.5)
+    monkeypatch.setattr("t3hw.cosim.dram_bench.bandwidth", lambda memory: iter([slow]))
+    assert main(["bench", "memory", "--commands", "3000"]) == WRONG
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--memory", "hbm9"], "'hbm9'; there are ddr3, ddr4, hbm2"),
+    (["--memory", "missing.toml"], "missing.toml"),
+    (["--commands", "0"], "at least 1, not 0"),
+    (["--commands", "many"], "many"),
+])
+def test_bad_input_is_refused_by_name(capsys, arguments, message):
+    try:
+        code = main(["bench", "memory", *arguments])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == BAD_INPUT
+    assert message in capsys.readouterr().err

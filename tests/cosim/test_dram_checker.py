@@ -363,6 +363,13 @@ def test_rules_of_the_stock_memories(memory):
     assert {name: getattr(rules, name) for name in BY_HAND[memory]} == BY_HAND[memory]
 
 
+@pytest.mark.parametrize("memory, clocks", [("ddr3", 11), ("ddr4", 22)])
+def test_one_bus_has_a_clock_for_each_kind_of_command(memory, clocks):
+    """tRCD in clocks leaves one in the cycles that the controller waits."""
+    rules = DramRules.derive(DramTiming.preset(memory))
+    assert rules.rcd * rules.clocks - 1 >= clocks
+
+
 def test_times_are_summed_exactly_and_rounded_once():
     """Write data end at 2.5 cycles, tWR is 2.5 more, tWTR_S 2.6 more, at 2.5 ns a cycle."""
     timing = DramTiming.preset("ddr4").replace(write_latency=6, t_wr="6.25 ns", t_wtr_s="6.5 ns",

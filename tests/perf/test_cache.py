@@ -22,11 +22,12 @@ def test_order_goes_down_a_band_then_to_the_next_column():
     assert list(tiling(columns=6).order()) == [
         (0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2),
         (2, 0), (3, 0), (2, 1), (3, 1), (2, 2), (3, 2)]
-    assert list(tiling(rows=6, columns=4).order()) == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1)]
+    assert list(tiling(rows=6, columns=4).order()) == [
+        (0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1)]
 
 
 def test_everything_fits():
-    """Stage 1: A 0, 1 and B 0, 1. Stage 2: B 2, 3. Stage 3: A 2, 3, while B is there. Stage 4: nothing."""
+    """A 0, 1 and B 0, 1; then B 2, 3; then A 2, 3, while B is there; then nothing."""
     for output_in_cache, size in ((False, 8 * PANEL), (True, 8 * PANEL + 16 * TILE)):
         assert stage_reads(tiling(), cache_bytes=size, output_in_cache=output_in_cache) == (
             4 * PANEL, 2 * PANEL, 2 * PANEL, 0)
@@ -34,16 +35,18 @@ def test_everything_fits():
 
 def test_nothing_fits():
     for output_in_cache in (False, True):
-        assert stage_reads(tiling(), cache_bytes=0, output_in_cache=output_in_cache) == (4 * PANEL,) * 4
+        assert stage_reads(tiling(), cache_bytes=0, output_in_cache=output_in_cache) == (
+            4 * PANEL,) * 4
 
 
 def test_bypass_keeps_what_the_output_would_push_out():
-    """The cache holds 4 panels, as many as a stage uses; a stage writes 4 tiles, as large as a step's segments."""
-    # Stage 2 touches A 0 and A 1 of a step before it loads B 2 and B 3, which push out B 0 and B 1 of that step.
+    """The cache holds what a stage uses; a stage writes as much as a step's segments have."""
+    # Stage 2 touches A 0 and A 1 of a step before it loads B 2 and B 3, which push out B 0 and B 1
+    # of that step.
     bypass = stage_reads(tiling(), cache_bytes=4 * PANEL, output_in_cache=False)
     assert bypass == (4 * PANEL, 2 * PANEL, 4 * PANEL, 2 * PANEL)
-    # The tiles push out all segments of the first step. Loading A 0 and A 1 again pushes out those of the
-    # second step, and so on.
+    # The tiles push out all segments of the first step. Loading A 0 and A 1 again pushes out those
+    # of the second step, and so on.
     cached = stage_reads(tiling(), cache_bytes=4 * PANEL, output_in_cache=True)
     assert cached == (4 * PANEL,) * 4
 
@@ -58,7 +61,7 @@ def test_edges_have_the_size_that_they_have():
 
 def test_an_entry_larger_than_the_cache_is_not_kept_and_pushes_nothing_out():
     cache = SegmentCache(10)
-    assert [cache.touch("a", 6), cache.touch("b", 11), cache.touch("a", 6), cache.touch("b", 11)] == [
+    assert [cache.touch(key, size) for key, size in (("a", 6), ("b", 11), ("a", 6), ("b", 11))] == [
         False, False, True, False]
 
 
@@ -87,7 +90,7 @@ def test_against_reuse_distances(seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_totals_are_within_what_can_be(seed):
-    """Nothing is read less than once, nor more than once a stage that needs it; T3 never reads more here."""
+    """All is read at least once, and at most once in each stage that needs it."""
     rng = random.Random(seed)
     case = tiling(rows=rng.randrange(1, 40), columns=rng.randrange(1, 40), k=rng.randrange(1, 20),
                   units=rng.randrange(1, 9), band_rows=rng.randrange(1, 9))
@@ -98,7 +101,8 @@ def test_totals_are_within_what_can_be(seed):
     assert len(always) == case.stages
     for size in (50, 200, 800):
         for output_in_cache in (False, True):
-            assert once <= sum(stage_reads(case, cache_bytes=size, output_in_cache=output_in_cache)) <= never
+            reads = stage_reads(case, cache_bytes=size, output_in_cache=output_in_cache)
+            assert once <= sum(reads) <= never
 
 
 def test_fast_enough_for_the_largest_sublayer():
@@ -112,5 +116,6 @@ def test_fast_enough_for_the_largest_sublayer():
 @pytest.mark.parametrize("value", [0, -1, 1.5, "4", None, True])
 def test_nonsense_is_refused(value):
     for field in ("rows", "columns", "k", "units", "band_rows", "k_step"):
-        with pytest.raises(ValueError, match=f"{field} must be an integer of at least 1, not {value!r}"):
+        with pytest.raises(ValueError, match=f"{field} must be an integer of at least 1, "
+                                             f"not {value!r}"):
             tiling(**{field: value})

@@ -5,7 +5,8 @@ import fractions
 import pytest
 
 from t3hw.perf.machine import Machine
-from t3hw.perf.sublayer_slice import FRACTION, MODES, SublayerSlice, analytic_table, geomean, traffic_table
+from t3hw.perf.sublayer_slice import (FRACTION, MODES, SublayerSlice, analytic_table, geomean,
+                                      traffic_table)
 from t3hw.workloads import InputError
 from t3hw.workloads.sublayers import Model, find_model, sublayers
 
@@ -18,8 +19,8 @@ def part(sublayer, mode="t3", machine=PAPER):
 
 
 def tiny(**fields):
-    return Model(**{"name": "tiny", "hidden": 512, "layers": 1, "sequence": 128, "batch": 8, "heads": 16,
-                    "tp": (2, 4, 8)} | fields)
+    return Model(**{"name": "tiny", "hidden": 512, "layers": 1, "sequence": 128, "batch": 8,
+                    "heads": 16, "tp": (2, 4, 8)} | fields)
 
 
 @pytest.mark.parametrize("sublayer", CASES, ids=str)
@@ -54,16 +55,17 @@ def test_reads_in_parts_of_a_beat_add_up(mode, parts):
     for sublayer in CASES[:16]:
         made = part(sublayer, mode)
         entries = made.step_read_parts(parts)
-        total = sum(entry * count * made.steps for entry, count in zip(entries, made.stage_workgroups)) / parts
+        total = sum(entry * count * made.steps
+                    for entry, count in zip(entries, made.stage_workgroups))
         # What is left over is half of the least that the largest stage can be set to.
-        assert abs(total - made.gemm_read_beats) <= 80 * made.steps / parts / 2 + 1e-6
+        assert abs(total / parts - made.gemm_read_beats) <= 80 * made.steps / parts / 2 + 1e-6
         assert all(type(entry) is int and entry >= 0 for entry in entries)
 
 
 @pytest.mark.parametrize("count", [2, 4, 8, 16, 32])
 @pytest.mark.parametrize("mode", MODES)
 def test_traffic_is_that_of_the_formulas(mode, count):
-    """In chunks, from the table in the paper's terms: RS reads, and writes of GEMM and RS together."""
+    """In chunks: RS reads, and writes of GEMM and RS together."""
     made = part(tiny(heads=32, tp=(count,)).sublayer("FC-2", count), mode)
     traffic, chunk = made.traffic, made.chunk_beats
     reads = 2 * count - 1 if mode == "baseline" else count - 2
@@ -91,7 +93,8 @@ def test_link_rate_is_exact():
     # One part of a cycle less than 2 cycles, and a hair more: rounded up, the fraction carries.
     (64 * 16e9 / (2 - 0.5 / 65536), (2, 0))])
 def test_link_intervals(rate, interval):
-    assert part(CASES[0], machine=PAPER.replace(link_bytes_per_second=rate)).link_interval == interval
+    machine = PAPER.replace(link_bytes_per_second=rate)
+    assert part(CASES[0], machine=machine).link_interval == interval
 
 
 def test_header_interval():
@@ -116,14 +119,17 @@ def test_memory_map(sublayer, beat_bytes):
     assert memory.output.bytes >= made.output_beats * beat_bytes
     assert memory.staging.bytes == memory.output.bytes
     # 64 channels together hold A and B.
-    assert memory.operands.bytes // beat_bytes * 2048 >= (sublayer.rows + sublayer.columns) * sublayer.k * 2
+    operand_bytes = (sublayer.rows + sublayer.columns) * sublayer.k * 2
+    assert memory.operands.bytes // beat_bytes * 2048 >= operand_bytes
 
 
 def test_expectations_by_hand():
-    """Mega-GPT-2, FC-2, TP 8: 3072 workgroups in 39 stages of 50.3 MFLOP a unit and stage of 1536 x 128 x 128."""
+    """3072 workgroups in 39 stages; a workgroup multiplies 128 x 1536 by 1536 x 128."""
     made = part(find_model("Mega-GPT-2").sublayer("FC-2", 8), "baseline")
-    assert (made.workgroups, made.stages, made.steps, made.stage_workgroups[-1]) == (3072, 39, 48, 32)
-    assert made.gemm_compute_cycles == pytest.approx(39 * 2 * 128 * 128 * 1536 / (1.4e9 * 1024 * 0.6) * 5e8)
+    assert (made.workgroups, made.stages, made.steps) == (3072, 39, 48)
+    assert made.stage_workgroups[-1] == 32
+    seconds = 39 * 2 * 128 * 128 * 1536 / (1.4e9 * 1024 * 0.6)
+    assert made.gemm_compute_cycles == pytest.approx(seconds * 5e8)
     seven_chunks = 7 / 8 * 16384 * 3072 * 2
     assert made.link_cycles == pytest.approx(seven_chunks / 75e9 * 5e8 + 250)
     assert made.reduce_scatter_cycles == made.all_gather_cycles == made.link_cycles
@@ -146,15 +152,16 @@ def test_workgroups_that_are_not_divisible_are_refused():
     with pytest.raises(InputError) as refused:
         part(tiny(hidden=128, heads=16, batch=3, tp=(2,)).sublayer("OP", 2))
     assert str(refused.value) == (
-        "tiny OP TP 2: its 3 workgroups must be divisible by the TP degree, so that each device gets a chunk "
-        "of as many; not 2")
+        "tiny OP TP 2: its 3 workgroups must be divisible by the TP degree, so that each device "
+        "gets a chunk of as many; not 2")
 
 
 def test_tiles_that_are_no_whole_beats_are_refused():
-    with pytest.raises(InputError, match="a wavefront's tile of 1024 bytes must be whole columns of 32 bytes "
-                                         "in each of 64 channels, not 0.5"):
+    with pytest.raises(InputError, match="a wavefront's tile of 1024 bytes must be whole columns of "
+                                         "32 bytes in each of 64 channels, not 0.5"):
         part(CASES[0], machine=PAPER.replace(tile_rows=32, tile_columns=64))
-    with pytest.raises(InputError, match="read_burst_bytes must be whole columns of 32 bytes, not 48"):
+    with pytest.raises(InputError, match="read_burst_bytes must be whole columns of 32 bytes, "
+                                         "not 48"):
         part(CASES[0], machine=PAPER.replace(read_burst_bytes=48))
 
 
@@ -162,7 +169,8 @@ def test_nonsense_is_refused():
     with pytest.raises(InputError, match="mode must be one of baseline, t3, not 't4'"):
         part(CASES[0], "t4")
     for beat_bytes in (0, 3, -8, 8.0, None):
-        with pytest.raises(InputError, match=f"beat_bytes must be a power of two, not {beat_bytes!r}"):
+        with pytest.raises(InputError, match="beat_bytes must be a power of two, "
+                                             f"not {beat_bytes!r}"):
             part(CASES[0]).memory_map(beat_bytes)
 
 

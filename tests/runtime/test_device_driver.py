@@ -7,9 +7,9 @@ import pytest
 
 from rings import DrivenRing, check_result, random_gemm
 from t3hw.config import PRESETS, NodeConfig
-from t3hw.registers import (MAP_HASH, NO_COMMAND, REGISTERS, encode_entry, entry_address,
-                            register_address)
-from t3hw.runtime.device import Device, DeviceError, PlanTimeout, clear_all
+from t3hw.registers import (MAP_HASH, NO_COMMAND, REGISTERS, RegisterError, encode_entry,
+                            encode_register, entry_address, register_address)
+from t3hw.runtime.device import Device, DeviceError, McaStatus, PlanTimeout, clear_all
 from t3hw.runtime.functional import FunctionalDevice
 from t3hw.runtime.functional_packets import Packet
 from t3hw.runtime.plan import PlanError, ring_reduce_scatter
@@ -59,11 +59,11 @@ def test_a_configuration_without_a_name_is_made_from_its_capabilities():
                         commands=32, regions=7, routes=3, plans=5, dtypes=["float16", "int32"],
                         touch_bytes=4096, memory="axi", memory_bytes=1 << 20, burst_beats=8,
                         outstanding_reads=3, memory_max_latency=77, link_max_latency=99,
-                        tracker_sets=4, tracker_ways=2)
+                        tracker_sets=4, tracker_ways=2, compute_queue=5, communication_queue=1024)
     found = Device(FunctionalDevice(config)).config
     for field in dataclasses.fields(config):
-        if field.name not in ("name", "id_width", "compute_queue", "communication_queue",
-                              "outstanding_writes", "memory_outstanding", "link_credits", "dtypes"):
+        if field.name not in ("name", "id_width", "outstanding_writes", "memory_outstanding",
+                              "link_credits", "dtypes"):
             assert getattr(found, field.name) == getattr(config, field.name), field.name
     assert set(found.dtypes) == set(config.dtypes)
 
@@ -116,7 +116,7 @@ def test_a_plan_for_a_larger_node_is_refused_before_anything_is_written():
 
 
 @pytest.mark.parametrize("address", [
-    0x001, 0x036, 0x034, 0x0FC, 0x3FC, register_address("COUNTER_CONTROL"), 0x40000, 0x80000,
+    0x001, 0x036, 0x038, 0x0FC, 0x3FC, register_address("COUNTER_CONTROL"), 0x40000, 0x80000,
     0xFFFFC])
 def test_reads_of_nothing_are_refused(address):
     with pytest.raises(BusError, match=f"read at {address:#07x}"):
@@ -125,7 +125,7 @@ def test_reads_of_nothing_are_refused(address):
 
 @pytest.mark.parametrize("address, value", [
     (register_address("PRODUCT_ID"), 1), (register_address("ERROR_COUNT"), 0), (0x02E, 1),
-    (0x034, 1),
+    (0x034, 1), (register_address("MCA_STATUS"), 0),
     (register_address("CONTROL"), 3),
     (register_address("MEMORY_LATENCY"), CONFIG.memory_max_latency + 1),
     (entry_address("PLAN", CONFIG.plans), 1), (entry_address("REGION", CONFIG.regions), 1),
@@ -505,6 +505,90 @@ def test_settings_reach_the_registers_and_reset_takes_over():
     assert newcomer.read("CONTROL") == {"policy": 0, "hold": 0}
     assert len(ring.model.devices[0].regions) == 0
     assert newcomer.counters()["commits"] == 0
+
+
+def test_policies_and_thresholds():
+    device = FunctionalDevice(CONFIG)
+    driver = Device(device)
+    assert driver.mca_status() == McaStatus(0.0, 0, False, False, 5)
+
+    def found():
+        return [driver.read(name) for name in ("CONTROL", "MCA_CONTROL", "STARVATION_LIMIT")]
+
+    driver.set_policy("MCA", threshold=12, starvation_limit=9)
+    assert found() == [{"policy": 2, "hold": 0}, {"threshold": 12, "fixed": 1}, {"cycles": 9}]
+    assert driver.mca_status().threshold == 12
+    driver.hold()
+    driver.set_policy("MCA", threshold=0)
+    assert found() == [{"policy": 2, "hold": 1}, {"threshold": 0, "fixed": 1}, {"cycles": 0}]
+    assert driver.mca_status().threshold == 0
+    driver.set_policy("MCA")
+    assert found()[1] == {"threshold": 0, "fixed": 0}
+    driver.set_mca_table(boundaries=(1, 0.3, 0), thresholds=(7, 0, 9, 0xFFFF))
+    assert [device.registers.values[f"MCA_BOUNDARY_{level}"] for level in range(3)] == [256, 77, 0]
+    assert [device.registers.values[f"MCA_THRESHOLD_{level}"] for level in range(4)] == [
+        7, 0, 9, 0xFFFF]
+    assert driver.mca_status().threshold == 7
+    driver.set_mca_table()
+    fresh = FunctionalDevice(CONFIG).registers.values
+    assert {name: value for name, value in device.registers.values.items() if "MCA_" in name} == \
+        {name: value for name, value in fresh.items() if "MCA_" in name}
+
+
+def test_mca_status_of_a_kernel_that_was_measured():
+    word = encode_register("MCA_STATUS", intensity=96, level=1, complete=1, threshold=10)
+    status = Device(Altered(FunctionalDevice(CONFIG), MCA_STATUS=word)).mca_status()
+    assert status == McaStatus(0.375, 1, False, True, 10)
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda driver: driver.set_policy("MCA", threshold=17),
+     "threshold 17 exceeds the limit of 16, the depth of the memory's queue"),
+    (lambda driver: driver.set_mca_table(thresholds=(5, 10, 17, 0)),
+     "threshold 17 exceeds the limit of 16"),
+    (lambda driver: driver.set_policy("COMPUTE_FIRST", threshold=3),
+     "a threshold, 3, needs the policy MCA, not COMPUTE_FIRST"),
+    (lambda driver: driver.set_mca_table(thresholds=(5, 10)),
+     r"3 boundaries and 4 thresholds, not .* and \(5, 10\)"),
+    (lambda driver: driver.set_mca_table(boundaries=(0.1, 0.2, 0)),
+     r"boundaries must be from 1 to 0 and not rise, not \(0.1, 0.2, 0\)"),
+    (lambda driver: driver.set_mca_table(boundaries=(1.1, 0.2, 0)), "not rise, not .1.1, "),
+])
+def test_thresholds_that_do_not_fit_are_refused_and_nothing_is_written(call, message):
+    queues = encode_register("CAP_QUEUES", memory_queue=16)
+    device = FunctionalDevice(CONFIG)
+    before = dict(device.registers.values)
+    with pytest.raises(DeviceError, match=message):
+        call(Device(Altered(device, CAP_QUEUES=queues)))
+    assert device.registers.values == before
+
+
+def test_thresholds_that_fit_no_register_are_refused():
+    driver = Device(FunctionalDevice(CONFIG))
+    for threshold in (-1, 0x10000, 1.5):
+        with pytest.raises(RegisterError, match=str(threshold)):
+            driver.set_policy("MCA", threshold=threshold)
+    queues = encode_register("CAP_QUEUES", memory_queue=16)
+    driver = Device(Altered(FunctionalDevice(CONFIG), CAP_QUEUES=queues))
+    driver.set_policy("MCA", threshold=16)
+    driver.set_mca_table()
+    assert driver.read("MCA_THRESHOLD_2") == {"accesses": 16}
+
+
+@pytest.mark.parametrize("interval, header, words", [
+    (13.65, None, (13 | 42599 << 16, 13 | 42599 << 16)), (13.65, 0, (13 | 42599 << 16, 0)),
+    (2, 1.5, (2, 1 | 1 << 31)), (0, 3.4, (0, 3 | 26215 << 16)), (65535, 0.25, (65535, 1 << 30))])
+def test_link_intervals_are_rounded_up_to_what_the_registers_hold(interval, header, words):
+    device = FunctionalDevice(CONFIG)
+    Device(device).set_link(interval=interval, header_interval=header)
+    values = device.registers.values
+    assert (values["LINK_INTERVAL"], values["LINK_HEADER_INTERVAL"]) == words
+
+
+@pytest.mark.parametrize("interval", [-1, 65536])
+def test_link_intervals_that_fit_no_register_are_refused(interval):
+    with pytest.raises(RegisterError, match=str(interval)):
+        Device(FunctionalDevice(CONFIG)).set_link(interval=interval)
 
 
 def test_reset_takes_over_from_software_that_left_nonsense():

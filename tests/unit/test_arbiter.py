@@ -1,5 +1,5 @@
-"""The arbiter is exactly fair, keeps each requester's order, bounds how long anyone starves, and never
-lets more than the threshold's accesses wait in memory for the sake of communication."""
+"""The arbiter is exactly fair, keeps each requester's order, bounds how long anyone starves, and
+lets no communication through to a memory that has as much to do as the threshold says."""
 
 import collections
 import random

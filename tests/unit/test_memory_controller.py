@@ -32,7 +32,7 @@ class Bench:
     config : NodeConfig
     compute, ingress, dma : iterables of requests
         What the ports ask for.
-    policy, limit, latency
+    policy, limit, threshold, latency
         The controller's inputs.
     pace : float
         How often a port that could send does.
@@ -41,13 +41,16 @@ class Bench:
     """
 
     def __init__(self, config, *, compute=(), ingress=(), dma=(), policy=Policy.ROUND_ROBIN,
-                 limit=0, latency=0, pace=1.0, seed=0, axi=None):
+                 limit=0, threshold=0, latency=0, pace=1.0, seed=0, axi=None):
         self.config = config
         self.seed = seed
         self.rng = random.Random(seed)
         self.dut = dut = MemoryController(config=config)
-        self.inputs = {"policy": policy, "starvation_limit": limit, "latency": latency}
+        self.inputs = {"policy": policy, "starvation_limit": limit, "threshold": threshold,
+                       "latency": latency}
         self.reads, self.commits, self.errors, self.events = [], [], [], []
+        # Occupancy in each cycle, of all and of the memory alone.
+        self.occupancies = []
         # One list for both ports: their requests enter the communication queue one at a time.
         self.compute_log, self.communication_log = [], []
         self.memory = ReferenceMemory(config)
@@ -63,8 +66,10 @@ class Bench:
             self.background += self.model.benches()
 
     async def _watch_events(self, ctx):
-        async for _, _, events in ctx.tick().sample(Value.cast(self.dut.events)):
+        async for _, _, events, *occupancies in ctx.tick().sample(
+                Value.cast(self.dut.events), self.dut.occupancy, self.dut.memory.occupancy):
             self.events.append(memory_events.from_bits(events))
+            self.occupancies.append(occupancies)
 
     def count(self, event):
         """Cycles in which an event was high."""
@@ -127,8 +132,22 @@ class Bench:
         found = [(error.cause.value, error.address) for _, error in self.errors]
         assert sorted(found) == sorted(errors), where
         assert self.count("access") == len(accesses), where
+        self.check_occupancy()
         if self.config.memory == "axi":
             assert self.model.memory.contents() == self.memory.contents(), where
+
+
+    def check_occupancy(self):
+        """It counts each request from its issue on, and never communication above a threshold."""
+        under_way = 0
+        threshold = self.inputs["threshold"]
+        for cycle, (events, (occupancy, memory)) in enumerate(zip(self.events, self.occupancies)):
+            where = f"seed {self.seed}, cycle {cycle}"
+            assert occupancy == under_way + memory, where
+            if self.inputs["policy"] == Policy.MCA and threshold:
+                below = occupancy < threshold
+                assert below or events.forced or not events.communication_issue, where
+            under_way += events.compute_issue + events.communication_issue - events.access
 
 
 def random_requests(rng, config, source, addresses, types, count):
@@ -153,12 +172,12 @@ def random_requests(rng, config, source, addresses, types, count):
     return requests
 
 
-@pytest.mark.parametrize("policy", [Policy.ROUND_ROBIN, Policy.COMPUTE_FIRST])
+@pytest.mark.parametrize("policy", list(Policy))
 @pytest.mark.parametrize("dtypes, width", [(("int32",), 32), (DTYPE_NAMES, 64)],
                          ids=["int32", "all"])
 @MEMORIES
 def test_random_traffic_from_three_sources(config, dtypes, width, policy):
-    seed = policy.value + 2 * width
+    seed = policy.value + 3 * width
     rng = random.Random(seed)
     config = config.replace(dtypes=dtypes, data_width=width)
     # Some updates are of a type that is not built, if there is one.
@@ -180,7 +199,7 @@ def test_random_traffic_from_three_sources(config, dtypes, width, policy):
         return rng.choice([1, 1, 2, 5, rng.randrange(1, 40)])
 
     bench = Bench(config, compute=ports["compute"], ingress=ports["ingress"], dma=dma(), pace=0.9,
-                  policy=policy, limit=5, latency=rng.choice([0, 1, 30]), seed=seed,
+                  policy=policy, limit=5, threshold=4, latency=rng.choice([0, 1, 30]), seed=seed,
                   axi={"read_latency": latency, "write_latency": latency, "pace": 0.8,
                        "early_writes": 0.3})
     bench.run(answers=180 + len(last))
@@ -328,6 +347,59 @@ def test_starvation_limit_holds_with_compute_first(limit, link):
     assert len(issues) > 250
     assert sum(issues[10:250]) == link
     assert bench.count("forced") == sum(issues)
+
+
+@pytest.mark.parametrize("threshold", [1, 5, 30])
+@MEMORIES
+def test_a_threshold_is_reached_and_not_exceeded(config, threshold):
+    """Communication alone, before a slow memory: it goes on, with so many accesses at most."""
+    config = config.replace(memory_outstanding=64)
+    bench = Bench(config, ingress=saturated(config, LINK), policy=Policy.MCA, threshold=threshold,
+                  latency=60, axi={"write_latency": lambda: 60})
+    bench.run(cycles=400)
+    bench.check_occupancy()
+    assert max(occupancy for occupancy, _ in bench.occupancies) == threshold
+    assert len(bench.commits) >= 3 * threshold
+    assert bench.count("forced") == 0
+    # From the second cycle on there is always something that could issue.
+    assert bench.count("communication_hold") + bench.count("communication_issue") > 395
+
+
+@MEMORIES
+def test_compute_is_held_by_no_threshold(config):
+    config = config.replace(memory_outstanding=64)
+    bench = Bench(config, **all_ports(config), policy=Policy.MCA, threshold=5, latency=50,
+                  axi={"write_latency": lambda: 50})
+    bench.run(cycles=300)
+    bench.check_occupancy()
+    assert max(occupancy for occupancy, _ in bench.occupancies) > 40
+    # Only until the first request of compute is there.
+    assert bench.count("communication_issue") == 0
+    assert bench.count("communication_hold") > 250
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+def test_a_starvation_limit_passes_threshold_and_compute(limit):
+    """The memory is full of compute's accesses throughout."""
+    bench = Bench(BUILTIN, **all_ports(BUILTIN), policy=Policy.MCA, threshold=5, limit=limit,
+                  latency=50)
+    bench.run(cycles=300)
+    bench.check_occupancy()
+    issues = [events.communication_issue for events in bench.events[60:300]]
+    assert sum(issues) == pytest.approx(240 / (limit + 1), abs=2)
+    assert bench.count("forced") == bench.count("communication_issue")
+
+
+def test_a_memory_that_is_no_dram_has_no_events_of_one():
+    bench = Bench(BUILTIN, **all_ports(BUILTIN))
+    seen = []
+
+    async def watch(ctx):
+        async for _, _, events in ctx.tick().sample(Value.cast(bench.dut.dram_events)):
+            seen.append(events)
+
+    bench.run(cycles=40, extra=[watch])
+    assert not any(seen)
 
 
 def test_stalls_are_seen_where_a_queue_is_full():

@@ -5,6 +5,7 @@ import random
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
+from shallow_dram import shallow
 
 from t3hw import __version__
 from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
@@ -161,7 +162,7 @@ def reset_value(name, config):
         "CONFIG_HASH": config.hash,
         "MAP_HASH": MAP_HASH,
         "CAP_WIDTHS": config.data_width // 8 | config.addr_width << 8 | dtypes << 16
-                      | (config.memory == "builtin") << 20 | config.wg_width << 24,
+                      | (config.memory != "axi") << 20 | config.wg_width << 24,
         "CAP_TABLES0": config.tiles - 1 | config.commands - 1 << 16,
         "CAP_TABLES1": config.regions | config.routes << 8 | config.plans << 16
                        | config.wf_width << 24,
@@ -170,13 +171,19 @@ def reset_value(name, config):
         "CAP_DMA": config.outstanding_reads | config.burst_beats - 1 << 8,
         "CAP_MEMORY": min(config.memory_bytes, 0xFFFFFFFF),
         "CAP_LATENCY": config.memory_max_latency | config.link_max_latency << 16,
+        "CAP_QUEUES": (config.dram.window if config.memory == "dram" else 0)
+                      | config.compute_queue - 1 << 12 | config.communication_queue - 1 << 22,
         "TILE_STATE": 0x8000_0000,
+        "MCA_STATUS": 0,
     }
+    if config.memory == "dram":
+        told |= {"MCA_THRESHOLD_0": 5, "MCA_THRESHOLD_1": 10,
+                 "MCA_THRESHOLD_2": min(30, config.dram.window), "MCA_THRESHOLD_3": 0}
     return told.get(name, REGISTERS[name].reset)
 
 
 @pytest.mark.parametrize("config", [
-    PRESETS["tiny"], PRESETS["axi"],
+    PRESETS["tiny"], PRESETS["axi"], shallow(16),
     NodeConfig(name="odd", data_width=512, addr_width=64, dtypes=("float16",), plans=8, routes=16,
                regions=32, wf_width=0, memory="axi", memory_bytes=1 << 40, burst_beats=64)],
     ids=lambda config: config.name)
@@ -213,6 +220,25 @@ LIMITS = {"CONTROL": {"policy": 2}, "MEMORY_LATENCY": {"cycles": 64},
           "LINK_LATENCY": {"cycles": 64}, "TILE_STATE_INDEX": {"slot": 63}}
 
 
+def outputs(dut):
+    """Where what software sets leaves the block, by (register, field)."""
+    levels = {(f"MCA_BOUNDARY_{level}", "intensity"): port
+              for level, port in enumerate(dut.boundaries)}
+    levels |= {(f"MCA_THRESHOLD_{level}", "accesses"): port
+               for level, port in enumerate(dut.thresholds)}
+    return levels | {
+        ("STARVATION_LIMIT", "cycles"): dut.starvation_limit,
+        ("MEMORY_LATENCY", "cycles"): dut.memory_latency,
+        ("LINK_LATENCY", "cycles"): dut.link_latency,
+        ("LINK_INTERVAL", "cycles"): dut.link_interval,
+        ("LINK_INTERVAL", "fraction"): dut.link_fraction,
+        ("LINK_HEADER_INTERVAL", "cycles"): dut.link_header_interval,
+        ("LINK_HEADER_INTERVAL", "fraction"): dut.link_header_fraction,
+        ("HOLD_TIMEOUT", "cycles"): dut.hold_timeout,
+        ("MCA_CONTROL", "fixed"): dut.fixed,
+        ("MCA_CONTROL", "threshold"): dut.fixed_threshold}
+
+
 @pytest.mark.parametrize("name", [name for name, register in REGISTERS.items()
                                   if register.access == "rw"])
 def test_a_register_that_can_be_written(name):
@@ -223,7 +249,8 @@ def test_a_register_that_can_be_written(name):
     mask = sum((1 << field.width) - 1 << field.low for field in fields.values())
 
     async def bench(bus):
-        kept = 0
+        kept = reset_value(name, TINY)
+        assert await bus.value(name) == kept
         for key, field in fields.items():
             largest = LIMITS.get(name, {}).get(key, (1 << field.width) - 1)
             for value in (largest, 1, 0, rng.randint(0, largest)):
@@ -238,14 +265,40 @@ def test_a_register_that_can_be_written(name):
         for odd in (1, 2, 3):
             assert await bus.write(address + odd, ~kept & ALL) == SLVERR
         assert await bus.value(name) == kept
-        outputs = {"STARVATION_LIMIT": "starvation_limit", "MEMORY_LATENCY": "memory_latency",
-                   "LINK_LATENCY": "link_latency", "LINK_INTERVAL": "link_interval",
-                   "HOLD_TIMEOUT": "hold_timeout"}
-        if name in outputs:
-            assert bus.ctx.get(getattr(bus.dut, outputs[name])) == kept
+        for (register, key), output in outputs(bus.dut).items():
+            if register == name:
+                assert bus.ctx.get(output) == decode_register(name, kept)[key]
         for other, register in REGISTERS.items():
             if other != name and register.access == "rw":
-                assert await bus.value(other) == 0, other
+                assert await bus.value(other) == reset_value(other, TINY), other
+
+    simulate(bench)
+
+
+@pytest.mark.parametrize("window", [16, 64])
+@pytest.mark.parametrize("name, key", [("MCA_CONTROL", "threshold"), (
+    "MCA_THRESHOLD_0", "accesses"), ("MCA_THRESHOLD_3", "accesses")])
+def test_a_threshold_above_the_depth_of_a_drams_queue_is_refused(name, key, window):
+    async def bench(bus):
+        before = await bus.value(name)
+        assert (await bus.value("CAP_QUEUES")) & 0xFFF == window
+        for value in (window + 1, 0xFFFF):
+            assert await bus.write(register_address(name), value) == SLVERR
+            assert await bus.value(name) == before
+        for value in (window, 0):
+            await bus.set(name, value)
+            assert bus.ctx.get(outputs(bus.dut)[name, key]) == value
+
+    simulate(bench, config=shallow(window))
+
+
+def test_intensity_is_shown_as_it_is():
+    async def bench(bus):
+        for fields, word in (({"intensity": 0x1FF}, 0x1FF), ({"level": 3}, 0x3000),
+                             ({"measuring": 1}, 0x4000), ({"complete": 1}, 0x8000),
+                             ({"threshold": 0xBEEF}, 0xBEEF0000)):
+            bus.ctx.set(bus.dut.intensity, fields)
+            assert await bus.value("MCA_STATUS") == word
 
     simulate(bench)
 
@@ -267,8 +320,8 @@ def test_writes_to_what_cannot_be_written_are_refused():
         for address in [*range(0, 0x300, 4), 0x400, 0x1000, 0x1002C, 0x3FFFC, 0x43000, 0x5FFFC]:
             if address not in writable:
                 assert await bus.write(address, 3) == SLVERR, hex(address)
-        for name in ("SCRATCH", "CONTROL", "TILE_STATE_INDEX", "IRQ_ENABLE"):
-            assert await bus.value(name) == 0
+        for name in ("SCRATCH", "CONTROL", "TILE_STATE_INDEX", "IRQ_ENABLE", "MCA_THRESHOLD_1"):
+            assert await bus.value(name) == reset_value(name, TINY)
         assert not bus.table
 
     simulate(bench, eager=True)

@@ -8,13 +8,14 @@ import sys
 
 import pytest
 
+from shallow_dram import shallow
 from t3hw import registers
 from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
 from t3hw.hdl import seams
 from t3hw.registers import (
     COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TABLES, RegisterError, capabilities,
     decode_entry, decode_register, derive, encode_entry, encode_register, entry_address,
-    field_limits, register_address, register_limits, table_sizes)
+    field_limits, register_address, register_limits, reset_values, table_sizes)
 
 
 def test_derived_files_are_up_to_date():
@@ -114,7 +115,11 @@ def test_capabilities_say_what_the_configuration_is(config):
     assert widths["beat_bytes"] * 8 == config.data_width
     assert widths["addr_width"] == config.addr_width
     assert widths["wg_width"] == config.wg_width
-    assert widths["memory_builtin"] == (config.memory == "builtin")
+    assert widths["memory_builtin"] == (config.memory != "axi")
+    queues = decode_register("CAP_QUEUES", words["CAP_QUEUES"])
+    assert queues["memory_queue"] == (config.dram.window if config.memory == "dram" else 0)
+    assert queues["compute_queue_minus_1"] + 1 == config.compute_queue
+    assert queues["communication_queue_minus_1"] + 1 == config.communication_queue
     assert [name for index, name in enumerate(DTYPE_NAMES) if widths["dtypes"] >> index & 1] == \
         [name for name in DTYPE_NAMES if name in config.dtypes]
     large = decode_register("CAP_TABLES0", words["CAP_TABLES0"])
@@ -128,7 +133,9 @@ def test_capabilities_fit_at_the_largest_configuration():
     words = capabilities(NodeConfig(
         data_width=128, addr_width=64, tracker_sets=1024, tracker_ways=16, tiles=32768,
         commands=16384, regions=32, routes=16, plans=8, touch_bytes=1 << 26, outstanding_reads=64,
-        burst_beats=256, memory_bytes=1 << 40, memory_max_latency=1024, link_max_latency=4096))
+        burst_beats=256, memory_bytes=1 << 40, memory_max_latency=1024, link_max_latency=4096,
+        compute_queue=1024, communication_queue=1024))
+    assert words["CAP_QUEUES"] == 1023 << 12 | 1023 << 22
     assert words["CAP_MEMORY"] == 0xFFFFFFFF
     assert decode_register("CAP_DMA", words["CAP_DMA"])["burst_beats_minus_1"] == 255
 
@@ -184,6 +191,31 @@ def test_limits_of_a_configuration(config):
     assert encode_entry("TILE", config=config, command=NO_COMMAND)[1] == NO_COMMAND
     assert all(field in REGISTERS[name].fields for name, field in register_limits(config))
     assert all(size <= TABLES[name].entries for name, size in table_sizes(config).items())
+
+
+@pytest.mark.parametrize("window, resets", [(64, [5, 10, 30, 0]), (30, [5, 10, 30, 0]),
+                                            (16, [5, 10, 16, 0]), (2, [2, 2, 2, 0])])
+def test_thresholds_are_at_most_the_depth_of_a_drams_queue(window, resets):
+    config = shallow(window)
+    names = [f"MCA_THRESHOLD_{level}" for level in range(4)]
+    limits = register_limits(config)
+    assert limits["MCA_CONTROL", "threshold"] == window
+    assert [limits[name, "accesses"] for name in names] == [window] * 4
+    assert [reset_values(config)[name, "accesses"] for name in names] == resets
+    assert decode_register("CAP_QUEUES", capabilities(config)["CAP_QUEUES"])["memory_queue"] == window
+    assert decode_register("CAP_WIDTHS", capabilities(config)["CAP_WIDTHS"])["memory_builtin"] == 1
+
+
+@pytest.mark.parametrize("config", PRESETS.values(), ids=PRESETS.keys())
+def test_reset_values_are_those_of_the_map_and_within_the_limits(config):
+    values = reset_values(config)
+    for (name, key), value in values.items():
+        reset = REGISTERS[name].fields[key].reset
+        limit = register_limits(config).get((name, key), reset)
+        assert value == min(reset, limit), name
+    assert {name for name, _ in values} == {
+        name for name, register in REGISTERS.items() if register.access in ("rw", "w1c")}
+    assert [values[f"MCA_BOUNDARY_{level}", "intensity"] for level in range(3)] == [128, 64, 32]
 
 
 def test_public_names_exist():

