@@ -223,7 +223,8 @@ def _around(config, device, widths):
         "INDEX": device, "PLANS": config.plans,
     }, clocked | {
         "cycle": "cycle", "bin": "trace_bin", "playing": f"{prefix}busy",
-        **{name: f"{prefix}trace_{name}" for name in _TRACE}})
+        **{name: f"{prefix}trace_{name}" for name in _TRACE},
+        "occupancy": f"{prefix}trace_occupancy" if "trace_occupancy" in widths else "16'd0"})
     if "m_axi_awvalid" in widths:
         beats_log2 = MEMORY_BEATS_LOG2
         if config.memory_bytes:

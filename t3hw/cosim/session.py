@@ -335,9 +335,14 @@ class AxilTransport(Transport):
         """Write words that follow each other, the first one first."""
         self.write_words((address + 4 * index, word) for index, word in enumerate(words))
 
+    @property
+    def interrupt(self):
+        """Whether the interrupt is high."""
+        return bool(self._interrupt.value)
+
     def wait_interrupt(self, cycles):
         """Wait until the interrupt is high, for ``cycles`` cycles at most; whether it is."""
-        return self._session.wait_until(lambda: bool(self._interrupt.value), cycles)
+        return self._session.wait_until(lambda: self.interrupt, cycles)
 
 
 class PlayerMemory(Memory):

@@ -14,6 +14,7 @@ from t3hw.runtime.relative_plan import relative_reduce_scatter
 from t3hw.runtime.traffic import TrafficEngines
 from t3hw.workloads.collectives import ring_all_gather_steps, ring_reduce_scatter_steps
 
+from .session import CycleLimit
 from .simulators import SimulatorError
 
 __all__ = ["Phase", "SublayerRun", "run_sublayer", "slice_config"]
@@ -188,8 +189,7 @@ class _Runner:
                 node.set_policy(policy, **options)
             phases[name] = self._overlapped_phase(name)
             self._check_last_chunk(name)
-        import os
-        os.environ.get("T3_NOCHECK") or self._check_traffic(phases)
+        self._check_traffic(phases)
         return phases
 
     # Set up.
@@ -261,50 +261,65 @@ class _Runner:
 
     def _engine_phase(self, name, kind):
         """An engine on every device, from one and the same cycle on."""
+        for engine in self.engines:
+            engine.prepare(kind)
         start = self._start(kind)
-        ends = self._wait_engines(name, kind)
+        ends = self._wait_interrupts()
         return self._phase(name, kind, start, ends)
 
     def _overlapped_phase(self, name):
+        """The GEMM on every device, until its plan is done, which needs all of the GEMM's stores."""
+        done = {"plan_done": 1 << self.plan.plan}
         for node in self.nodes:
             node.arm(self.plan.plan)
+            node.write("IRQ_STATUS", **done)
+            node.write("IRQ_ENABLE", **done)
         start = self._start("gemm")
-        # The plan is done last: it needs all of the GEMM's stores.
-        ends = []
+        ends = self._wait_interrupts()
         for node in self.nodes:
-            node.wait(self.plan.plan, timeout=self.run.max_cycles)
-            ends.append(self.session.cycle)
-        self._wait_engines(name, "gemm")
+            node.write("IRQ_ENABLE")
+            node.write("IRQ_STATUS", **done)
         return self._phase(name, "gemm", start, ends)
 
     def _start(self, kind):
-        for engine, node in zip(self.engines, self.nodes, strict=True):
-            engine.prepare(kind)
+        for node in self.nodes:
             node.clear_counters()
+        # A kernel meets the memory's refresh where every other meets it.
+        interval = self.session.config.dram.tREFI
+        self.session.wait(-self.session.cycle % interval)
         self.session.write_all(*self.engines[0].start_word(kind))
         return self.session.cycle
 
-    def _wait_engines(self, name, kind):
-        ends = []
-        for engine in self.engines:
-            engine.wait(kind, timeout=self.run.max_cycles)
-            ends.append(self.session.cycle)
+    def _wait_interrupts(self):
+        """Cycle of each device's interrupt."""
+        ends = [None] * len(self.nodes)
+
+        def all_raised():
+            for device, transport in enumerate(self.session.transports):
+                if ends[device] is None and transport.interrupt:
+                    ends[device] = self.session.cycle
+            return None not in ends
+
+        if not self.session.wait_until(all_raised, self.run.max_cycles):
+            late = [str(device) for device, end in enumerate(ends) if end is None]
+            raise CycleLimit(f"device {', '.join(late)} is not done after {self.run.max_cycles} cycles")
         return ends
 
     def _phase(self, name, kind, start, ends):
+        # Counters first: they go on counting.
         counters = [node.counters() for node in self.nodes]
-        results = [engine.gemm_results() if kind == "gemm" else engine.collective_results()
-                   for engine in self.engines]
+        results = []
+        for engine in self.engines:
+            engine.wait(kind, timeout=self.run.max_cycles)
+            results.append(engine.gemm_results() if kind == "gemm" else engine.collective_results())
         for device, node in enumerate(self.nodes):
             errors = node.errors()
             if errors:
                 raise SimulatorError(f"{name}, device {device}: {', '.join(errors.causes)}, first "
                                      f"{errors.first}")
-        cycles = [result["cycles"] for result in results]
-        if name in ("t3", "t3_mca"):
-            cycles = [end - start for end in ends]
-        return Phase(name=name, start=start, end=max(ends), cycles=cycles, engine=results,
-                     counters=counters, policy=[node.mca_status() for node in self.nodes])
+        return Phase(name=name, start=start, end=max(ends), cycles=[end - start for end in ends],
+                     engine=results, counters=counters,
+                     policy=[node.mca_status() for node in self.nodes])
 
     # Check.
 

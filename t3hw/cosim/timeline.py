@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["DeviceLog", "Run", "read_run", "write_timeline"]
+__all__ = ["ACTIVITY", "DeviceLog", "Run", "parse_trace", "read_run", "write_timeline"]
 
 #: Columns of an activity line of a trace log; see verilog/trace_log.sv.
 ACTIVITY = ("producer", "remote", "local", "incoming", "memory", "dma", "tx", "rx")
@@ -97,15 +97,16 @@ def read_run(label, directory, devices, *, start=0, end=None, plan=None):
     ValueError
         If a log is not one.
     """
-    logs = [_parse(Path(directory) / f"trace{device}.txt") for device in range(devices)]
+    logs = [parse_trace(Path(directory) / f"trace{device}.txt") for device in range(devices)]
     if end is None:
-        end = 1 + max((line[0] for _, lines in logs for letter, line in lines if letter != "A"),
+        end = 1 + max((line[0] for _, lines in logs for letter, line in lines if letter not in "AO"),
                       default=start)
     return Run(label=label, cycles=end - start, plan=plan,
                devices=[_device_log(bin_, lines, start, end) for bin_, lines in logs])
 
 
-def _parse(path):
+def parse_trace(path):
+    """A trace log's bin, and its lines as pairs of a letter and integers."""
     lines = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         letter, *values = line.split()
@@ -126,6 +127,8 @@ def _device_log(bin_, lines, start, end):
         if letter == "A":
             if 0 <= cycle // bin_ - first < activity.shape[1]:
                 activity[:, cycle // bin_ - first] = values
+        elif letter == "O":
+            continue
         elif start <= cycle < end:
             events[letter].append((cycle - start, *values))
     fired, done = events["X"], [cycle for cycle, in events["C"]]

@@ -5,6 +5,7 @@
 // T bin            the first line
 // A cycle producer remote local incoming memory dma tx rx
 //                  beats in the `bin` cycles from `cycle` on; a bin without any has no line
+// O cycle sum      the memory's occupancy, summed over the same cycles; none where it is 0
 // F cycle slot     a tile is full
 // X cycle first    a command fired; its first tile
 // B cycle wg       the DMA engine begins a block; its workgroup
@@ -37,7 +38,8 @@ module t3_trace_log #(
     input wire [15:0]      block_wg,
     input wire             first_read,
     input wire             command_done,
-    input wire [PLANS-1:0] done
+    input wire [PLANS-1:0] done,
+    input wire [15:0]      occupancy
 );
     // Counters are assigned in program order.
     // verilator lint_off BLKSEQ
@@ -46,6 +48,7 @@ module t3_trace_log #(
     reg [63:0] first;
     reg [15:0] producer_beats, remote_beats, local_commits, incoming_commits;
     reg [15:0] accesses, dma_beats, tx_words, rx_words;
+    reg [31:0] waiting;
 
     initial opened = 1'b0;
 
@@ -55,6 +58,7 @@ module t3_trace_log #(
             first = 0;
             {producer_beats, remote_beats, local_commits, incoming_commits} = 0;
             {accesses, dma_beats, tx_words, rx_words} = 0;
+            waiting = 0;
         end else if (bin != 0) begin
             if (!opened) begin
                 file = $fopen($sformatf("trace%0d.txt", INDEX), "w");
@@ -78,15 +82,18 @@ module t3_trace_log #(
             dma_beats = dma_beats + {15'd0, dma_beat};
             tx_words = tx_words + {15'd0, tx};
             rx_words = rx_words + {15'd0, rx};
+            waiting = waiting + {16'd0, occupancy};
             if (cycle - first == {48'd0, bin} - 1) begin
                 if ((producer_beats | remote_beats | local_commits | incoming_commits
                         | accesses | dma_beats | tx_words | rx_words) != 0)
                     $fwrite(file, "A %0d %0d %0d %0d %0d %0d %0d %0d %0d\n", first,
                             producer_beats, remote_beats, local_commits, incoming_commits,
                             accesses, dma_beats, tx_words, rx_words);
+                if (waiting != 0) $fwrite(file, "O %0d %0d\n", first, waiting);
                 first = cycle + 1;
                 {producer_beats, remote_beats, local_commits, incoming_commits} = 0;
                 {accesses, dma_beats, tx_words, rx_words} = 0;
+                waiting = 0;
                 // A run that is killed leaves whole lines.
                 $fflush(file);
             end
