@@ -45,8 +45,9 @@ class DramScheduler(wiring.Component):
     * *Row*: an ACT for the oldest access whose bank is closed, or else a PRE for the oldest whose bank
       has another row open that no access in the window wants any more.
     * *Direction*: it changes to one in which there is work, when there is no access of the current one
-      at all; when there is none whose row is open, and the others fill a quarter of the window; after
-      `BATCH_LIMIT` column commands; and for an old access.
+      at all; when there is none whose row is open, and the others fill `TURN_SHARE` of the window, or
+      it has been so for as long as it takes to open a row; after `BATCH_LIMIT` column commands; and
+      for an old access.
     * *Age*: an access that has waited for `AGE_LIMIT` cycles is old. Its bank serves no younger
       access of another row that is not old itself, so it waits for a bounded time.
 
@@ -298,6 +299,9 @@ class DramScheduler(wiring.Component):
         many = Signal()
         turn = Signal()
         others = Signal(range(window + 1))
+        # The others may keep the very bank open that all accesses of this direction need.
+        patience = self._timing.tRP + self._timing.tRCD
+        waited = Signal(range(patience + 1))
         m.d.comb += [
             here.eq(work & direction),
             there.eq(work & ~direction),
@@ -305,10 +309,14 @@ class DramScheduler(wiring.Component):
             many.eq(others >= math.ceil(TURN_SHARE * window)),
             turn.eq(there.any() & (
                 ~(valid & direction).any()
-                | ~here.any() & many
+                | ~here.any() & (many | (waited == patience))
                 | (batch == BATCH_LIMIT)
                 | (there & old).any() & ~(here & old).any())),
         ]
+        with m.If(here.any() | turn):
+            m.d.sync += waited.eq(0)
+        with m.Elif(there.any() & (waited != patience)):
+            m.d.sync += waited.eq(waited + 1)
         with m.If(turn):
             m.d.sync += [
                 writing.eq(~writing),
