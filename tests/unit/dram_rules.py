@@ -1,5 +1,6 @@
 """What the tests of the DRAM model share: a trace of its commands, and the rules of DRAM."""
 
+import collections
 import dataclasses
 
 from amaranth import Value
@@ -75,26 +76,28 @@ def _distances(timing):
 
 def check_rules(timing, commands):
     """Compare each command with all that are near enough before it, and keep track of open rows."""
-    rules = _distances(timing)
-    reach = max([cycles for *_, cycles in rules])
+    rules = collections.defaultdict(lambda: collections.defaultdict(list))
+    for earlier, later, where, cycles in _distances(timing):
+        for name in later:
+            for before in earlier:
+                rules[name][before].append((where, cycles))
+    reach = {name: max(cycles for those in before.values() for _, cycles in those)
+             for name, before in rules.items()}
     everywhere = (PRECHARGE_ALL, REFRESH)
     rows = {}
     activates = []
     for number, later in enumerate(commands):
-        for earlier in reversed(commands[:number]):
-            if later.cycle - earlier.cycle > reach:
+        for earlier in reversed(commands[max(number - 2 * max(reach.values()), 0):number]):
+            passed = later.cycle - earlier.cycle
+            if passed > reach[later.name]:
                 break
             either = earlier.name in everywhere or later.name in everywhere
-            same = {
-                "all": True,
-                "group": either or (earlier.bank - later.bank) % timing.bank_groups == 0,
-                "bank": either or earlier.bank == later.bank,
-            }
-            for before, after, where, cycles in rules:
-                if earlier.name in before and later.name in after and same[where]:
-                    assert later.cycle - earlier.cycle >= cycles, (
-                        f"{later} only {later.cycle - earlier.cycle} cycles after {earlier}, "
-                        f"not {cycles}")
+            for where, cycles in rules[later.name][earlier.name]:
+                same = where == "all" or either or (
+                    earlier.bank == later.bank if where == "bank" else
+                    (earlier.bank - later.bank) % timing.bank_groups == 0)
+                assert passed >= cycles or not same, (
+                    f"{later} only {passed} cycles after {earlier}, not {cycles}")
         if later.name == ACTIVATE:
             assert later.bank not in rows, f"{later}: the bank is open"
             rows[later.bank] = later.where
