@@ -114,22 +114,23 @@ class DramScheduler(wiring.Component):
         # What is known of each access; a bit of a word, or a word each.
         valid, write, adds, outside = (Signal(window) for _ in range(4))
         hit, seen, old = (Signal(window) for _ in range(3))
-        bank = [Signal(banks, name=f"bank_{slot}") for slot in range(window)]
         row = [Signal(len(self.row), name=f"row_{slot}") for slot in range(window)]
         beat = [Signal(self._beat_width, name=f"beat_{slot}") for slot in range(window)]
         older = [Signal(window, name=f"older_{slot}") for slot in range(window)]
         after = [Signal(window, name=f"after_{slot}") for slot in range(window)]
+        # Which accesses go to each bank; also some that have left, so masks are only of valid ones.
+        members = [Signal(window, name=f"members_{bank}") for bank in range(banks)]
 
         def to_banks(mask, name):
             """The banks of the accesses in ``mask``."""
             result = Signal(banks, name=name)
-            m.d.comb += result.eq(_any(Mux(bit, its, 0) for bit, its in zip(mask, bank)))
+            m.d.comb += result.eq(Cat((its & mask).any() for its in members))
             return result
 
         def to_accesses(mask, name):
             """The accesses whose banks are in ``mask``."""
             result = Signal(window, name=name)
-            m.d.comb += result.eq(Cat((its & mask).any() for its in bank))
+            m.d.comb += result.eq(_any(Mux(bit, its, 0) for bit, its in zip(mask, members)))
             return result
 
         def oldest(mask, name):
@@ -154,14 +155,13 @@ class DramScheduler(wiring.Component):
         writing = Signal()
         direction = Signal(window)
         work = Signal(window)
-        can_write, can_read = (to_accesses(mask, name) for mask, name in (
-            (self.write, "can_write"), (self.read, "can_read")))
+        can_go = to_accesses(Mux(writing, self.write, self.read), "can_go")
         eligible = Signal(window)
         m.d.comb += [
             direction.eq(write ^ (~writing).replicate(window)),
             work.eq(independent & allowed),
             eligible.eq(independent & outside
-                        | work & direction & Mux(writing, can_write, can_read)),
+                        | work & direction & can_go),
         ]
         issued = oldest(eligible, "issued")
         issued_bank = to_banks(issued, "issued_bank")
@@ -255,11 +255,12 @@ class DramScheduler(wiring.Component):
                           | (enters.bank & self.command.activate).any() & (self.row == enters.row)),
         ]
         hits = Signal(window)
-        opened = to_accesses(self.command.activate, "opened")
-        closed = to_accesses(self.command.precharge, "closed")
-        m.d.comb += hits.eq(
-            (hit | opened & Cat(its == self.row for its in row)) & ~closed
-            & ~self.close.replicate(window))
+        changed = to_accesses(chosen_bank, "changed")
+        opened = Signal(window)
+        m.d.comb += [
+            opened.eq(Mux(any_activate, Cat(its == self.row for its in row), 0)),
+            hits.eq((hit & ~changed | opened & changed) & ~self.close.replicate(window)),
+        ]
 
         tick = Signal(range(AGE_LIMIT))
         m.d.sync += tick.eq(tick + 1)
@@ -273,10 +274,11 @@ class DramScheduler(wiring.Component):
             seen.eq((seen | aging) & valid & ~put),
             old.eq((old | aging & seen) & valid & ~put),
         ]
+        for bit, its in zip(enters.bank, members):
+            m.d.sync += its.eq((its & ~put) | Mux(bit, put, 0))
         for slot in range(window):
             with m.If(put[slot]):
                 m.d.sync += [
-                    bank[slot].eq(enters.bank),
                     row[slot].eq(enters.row),
                     beat[slot].eq(enters.beat),
                     older[slot].eq(valid & ~issued),
