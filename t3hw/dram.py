@@ -322,32 +322,29 @@ class DramTiming:
     def streaming_bandwidth(self):
         """Column accesses a cycle at most, when all find their row open but after a refresh.
 
-        In each tREFI there is no access in tRTP + tRP + tRFC + tRCD: from the last one before a refresh
-        to the first one after it.
+        In tRTP + tRP + tRFC + tRCD of each tREFI there is none: from the last one before a refresh to
+        the first one after it.
         """
         lost = self.tRTP + self.tRP + self.tRFC + self.tRCD
         return (1 - lost / self.tREFI) / self.column_time
 
     def random_bandwidth(self, *, window=None):
-        """Column accesses a cycle at most, when each is a read of a random bank's random row.
+        """Column accesses a cycle at most, when each is a read of a random row of a random bank.
 
         Each needs an ACT, so the rate is the least of 1 / `column_time`, 1 / tRRD_S, 4 / tFAW, and
-        busy / cycle, where cycle = max(tRC, tRCD + tRTP + tRP) is how long an access occupies its bank
-        and busy = B W / (B + W − 1) is how many of B banks W accesses occupy on average that are spread
-        by chance and replaced at once (a closed network of queues). There is none in tRFC + tRC of each
-        tREFI.
+        busy / cycle: an access occupies its bank for max(tRC, tRCD + tRTP + tRP) cycles, and no more
+        banks are busy than there are, or than accesses in the window. There is none in
+        tRTP + tRP + tRFC + tRCD of each tREFI, as in `streaming_bandwidth`.
 
         Parameters
         ----------
         window : int, optional
-            W; the scheduler's window if not given.
+            Accesses among which the scheduler chooses; `window` if not given.
         """
-        window = self.window if window is None else window
-        banks = self.bank_groups * self.banks
-        busy = banks * window / (banks + window - 1)
+        busy = min(self.bank_groups * self.banks, self.window if window is None else window)
         occupied = max(self.tRC, self.tRCD + self.tRTP + self.tRP)
         rate = min(1 / self.column_time, 1 / self.tRRD_S, 4 / self.tFAW, busy / occupied)
-        return rate * (1 - (self.tRFC + self.tRC) / self.tREFI)
+        return rate * self.column_time * self.streaming_bandwidth
 
     def as_dict(self):
         """All fields, as plain data."""

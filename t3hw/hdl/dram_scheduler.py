@@ -1,6 +1,7 @@
 """DRAM scheduler: a window of accesses, and which command is next."""
 
 import functools
+import math
 import operator
 
 from amaranth import Cat, Module, Mux, Signal
@@ -17,6 +18,8 @@ __all__ = ["DramScheduler", "waiting_access"]
 AGE_LIMIT = 256
 #: Column commands of a direction at most, while there is work in the other.
 BATCH_LIMIT = 64
+#: Accesses of the other direction, as a share of the window, that are worth a change.
+TURN_SHARE = 1 / 4
 
 
 def waiting_access(timing, beat_width):
@@ -299,7 +302,7 @@ class DramScheduler(wiring.Component):
             here.eq(work & direction),
             there.eq(work & ~direction),
             others.eq(functools.reduce(operator.add, valid & ~direction)),
-            many.eq(others >= (window + 3) // 4),
+            many.eq(others >= math.ceil(TURN_SHARE * window)),
             turn.eq(there.any() & (
                 ~(valid & direction).any()
                 | ~here.any() & many

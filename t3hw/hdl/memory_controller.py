@@ -8,8 +8,10 @@ from ..config import NodeConfig
 from .arbiter import Arbiter
 from .axi_memory import AxiMemory
 from .builtin_memory import BuiltinMemory
+from .dram_memory import DramMemory
 from .first_touch import FirstTouch
-from .seams import (Policy, clear_range, commit, error_event, memory_request, read_beat)
+from .seams import (Policy, clear_range, commit, dram_command, dram_events, error_event,
+                    memory_request, read_beat)
 from .stream_queue import StreamQueue
 
 __all__ = ["MemoryController", "memory_events"]
@@ -46,7 +48,7 @@ class MemoryController(wiring.Component):
 
     Attributes
     ----------
-    memory : BuiltinMemory or AxiMemory
+    memory : BuiltinMemory, AxiMemory or DramMemory
         The memory, with its own latencies.
 
     Members
@@ -59,18 +61,23 @@ class MemoryController(wiring.Component):
         Cycles that the communication queue waits at most when ``policy`` prefers compute; 0: for
         ever.
     latency : In(16)
-        Cycles that the built-in memory adds; without effect on ``m_axi``.
+        Cycles that the built-in memory adds; without effect on the others.
     clear : In, stream of `clear_range`
         First-touch entries to forget.
     read : Out, stream of `read_beat`, always ready
         Answers to reads, in the order of each source.
     commit : Out, stream of `commit`, always ready
-        Answers to stores and updates, in the order of each source, when they are visible.
+        Answers to stores and updates, when they are visible; in the order of each source, except
+        with ``"dram"``.
     error : Out, stream of `error_event`, always ready
         What first touch found, and ``MEMORY_ERROR``. If both find errors in every cycle for long,
         some of the latter are left out.
     events : Out(memory_events)
         What the performance counters count.
+    dram_events : Out(dram_events)
+        What a DRAM did; all 0 for a memory that is none.
+    dram_command : Out(dram_command)
+        The DRAM's command bus, if ``config.memory`` is ``"dram"``.
     aw, w, b, ar, r : streams of the AXI4 channels' structs
         ``m_axi``, if ``config.memory`` is ``"axi"``.
 
@@ -96,10 +103,14 @@ class MemoryController(wiring.Component):
             "commit": Out(stream.Signature(commit(config), always_ready=True)),
             "error": Out(stream.Signature(error_event(config), always_ready=True)),
             "events": Out(memory_events),
+            "dram_events": Out(dram_events),
         }
         if config.memory == "axi":
             self.memory = AxiMemory(config=config)
             members |= {channel: self.memory.signature.members[channel] for channel in _CHANNELS}
+        elif config.memory == "dram":
+            self.memory = DramMemory(config=config)
+            members["dram_command"] = Out(dram_command(config))
         else:
             self.memory = BuiltinMemory(config=config)
         super().__init__(members)
@@ -137,6 +148,11 @@ class MemoryController(wiring.Component):
         if config.memory == "axi":
             for channel in _CHANNELS:
                 wiring.connect(m, getattr(memory, channel), wiring.flipped(getattr(self, channel)))
+        elif config.memory == "dram":
+            m.d.comb += [
+                self.dram_events.eq(memory.events),
+                self.dram_command.eq(memory.command),
+            ]
         else:
             m.d.comb += memory.latency.eq(self.latency)
 

@@ -1,6 +1,6 @@
 """Node: one device, all blocks wired, with AMBA ports."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Shape, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,7 +18,7 @@ from .plan_state import PlanState
 from .producer_port import ProducerPort
 from .read_splitter import ReadSplitter
 from .register_block import RegisterBlock
-from .seams import MemoryOp, Source, memory_request, remote_beat
+from .seams import MemoryOp, Source, dram_command, memory_request, remote_beat
 from .tracker import Tracker
 from .trigger import Trigger
 
@@ -26,8 +26,11 @@ __all__ = ["Node", "trace_members"]
 
 
 def trace_members(config):
-    """What a node shows of its inner life, for timelines and logic analysers: one-cycle pulses."""
-    return {
+    """What a node shows of its inner life, for timelines and logic analysers: one-cycle pulses.
+
+    Where the memory is a DRAM, its command bus, too.
+    """
+    members = {
         "trace_producer_beat": Out(1),
         "trace_remote_beat": Out(1),
         "trace_commit_local": Out(1),
@@ -46,6 +49,10 @@ def trace_members(config):
         "trace_rx": Out(1),
         "trace_done": Out(config.plans),
     }
+    if config.memory == "dram":
+        members |= {f"trace_dram_{name}": Out(Shape.cast(field.shape).width)
+                    for name, field in dram_command(config)}
+    return members
 
 
 class Node(wiring.Component):
@@ -308,6 +315,9 @@ class Node(wiring.Component):
             self.trace_rx.eq(self.link_rx_tvalid & self.link_rx_tready),
             self.trace_done.eq(plan_state.done),
         ]
+        if self._config.memory == "dram":
+            for name, _ in dram_command(self._config):
+                m.d.sync += getattr(self, f"trace_dram_{name}").eq(controller.dram_command[name])
 
 
 def _broadcast(m, stream, listener, *, only=1):

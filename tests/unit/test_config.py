@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from t3hw.config import DTYPE_NAMES, PRESETS, ConfigError, NodeConfig
+from t3hw.dram import DramTiming
 from t3hw.registers import TABLES, table_sizes
 
 #: Field: least, most, whether only powers of two. Written down again, as the limits are a promise.
@@ -27,6 +28,7 @@ LIMITS = {
     "outstanding_reads": (1, 64, False),
     "outstanding_writes": (2, 64, True),
     "burst_beats": (2, 256, True),
+    "producer_reads": (2, 1024, False),
     "memory_bytes": (0, 1 << 40, False),
     "memory_max_latency": (0, 1024, False),
     "memory_outstanding": (2, 256, True),
@@ -42,7 +44,7 @@ def free(**fields):
 
 
 def test_every_field_has_limits():
-    assert LIMITS.keys() | {"name", "dtypes", "memory"} == {
+    assert LIMITS.keys() | {"name", "dtypes", "memory", "dram"} == {
         field.name for field in dataclasses.fields(NodeConfig)}
 
 
@@ -60,8 +62,21 @@ def test_limits(field):
 
 
 @pytest.mark.parametrize("fields, message", [
-    ({"memory": "dram"}, "memory must be 'builtin' or 'axi', not 'dram'"),
-    ({"memory": None}, "memory must be 'builtin' or 'axi', not None"),
+    ({"memory": "sram"}, "memory must be 'builtin', 'axi' or 'dram', not 'sram'"),
+    ({"memory": None}, "memory must be 'builtin', 'axi' or 'dram', not None"),
+    ({"memory": "dram"}, "dram must be a DRAM's timing or the name of one .* not None"),
+    ({"memory": "dram", "dram": 5}, "dram must be a DRAM's timing or the name of one .* not 5"),
+    ({"memory": "dram", "dram": "hbm9"}, "dram: no DRAM 'hbm9'; there are ddr3, ddr4, hbm2"),
+    ({"memory": "dram", "dram": {"rows": 5}}, "dram: .* missing .* keyword-only arguments"),
+    ({"memory": "dram", "dram": DramTiming.preset("hbm2").as_dict() | {"t_rc": "3 ns"}},
+     "dram: t_rc must be at least t_ras \\+ t_rp .* not '3 ns'"),
+    ({"memory": "axi", "dram": "hbm2"}, "dram must be None where memory is 'axi', not 'hbm2'"),
+    ({"memory": "builtin", "memory_bytes": 1024, "dram": "hbm2"},
+     "dram must be None where memory is 'builtin', not 'hbm2'"),
+    ({"memory": "dram", "dram": "hbm2", "memory_bytes": 3000}, "power of two .* not 3000"),
+    ({"memory": "dram", "dram": "hbm2", "memory_bytes": 1 << 26},
+     "memory_bytes must be at most 33554432: the 8388608 columns of dram 'hbm2', of 4 bytes each, "
+     "not 67108864"),
     ({"dtypes": ()}, "dtypes must be one or more of .*, each once, not \\[\\]"),
     ({"dtypes": ("int32", "float64")}, "of int32, float32, .* not \\['int32', 'float64'\\]"),
     ({"dtypes": ("int32", "int32")}, "each once, not \\['int32', 'int32'\\]"),
@@ -84,7 +99,19 @@ def test_the_largest_of_each_that_goes_together():
     assert free(data_width=512, burst_beats=64).burst_beats == 64
     assert free(addr_width=16, memory_bytes=65536).memory_bytes == 65536
     assert free(memory="builtin", memory_bytes=1024).memory_bytes == 1024
+    assert free(memory="dram", dram="hbm2", memory_bytes=1 << 25).memory_bytes == 1 << 25
     assert free(dtypes=list(DTYPE_NAMES)).dtypes == DTYPE_NAMES
+
+
+def test_a_dram_by_name_by_its_fields_and_as_it_is():
+    timing = DramTiming.preset("ddr4")
+    dram = {"memory": "dram", "memory_bytes": 1024}
+    config = free(dram=timing, **dram)
+    assert free(dram="ddr4", **dram) == free(dram=timing.as_dict(), **dram) == config
+    assert NodeConfig(**config.as_dict()) == config
+    assert config.as_dict()["dram"] == timing.as_dict()
+    assert config.hash != free(dram=timing.replace(window=8), **dram).hash
+    assert free().as_dict()["dram"] is None
 
 
 def test_tables_fit_the_windows_of_the_register_map():
@@ -147,6 +174,8 @@ def test_toml(tmp_path):
     assert read(tmp_path, 'preset = "tiny"\ntiles = 128\ndtypes = ["int32"]\n') == \
         NodeConfig.preset("tiny").replace(name="mine", tiles=128, dtypes=("int32",))
     assert read(tmp_path, 'preset = "tiny"\nname = "smaller"\n').name == "smaller"
+    assert read(tmp_path, 'memory = "dram"\ndram = "hbm2"\n') == \
+        NodeConfig(name="mine", memory="dram", dram=DramTiming.preset("hbm2"))
 
 
 @pytest.mark.parametrize("text, message", [
@@ -161,6 +190,9 @@ def test_toml(tmp_path):
     ("[tiles]\na = 1", "not {'a': 1}"),
     ("dtypes = 5", "dtypes must be .* not 5"),
     ("name = 5", "name must be text, not 5"),
+    ('dram = "hbm2"', "dram must be None where memory is 'builtin', not 'hbm2'"),
+    ('memory = "dram"\ndram = "hbm"', "dram: no DRAM 'hbm'; there are ddr3, ddr4, hbm2"),
+    ('memory = "dram"\ndram = 2', "dram must be a DRAM's timing or the name of one .* not 2"),
 ])
 def test_bad_toml(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
