@@ -5,12 +5,13 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
 , m_axi_rvalid, link_tx_credit, clk, rst, s_axil_awready, s_axil_wready, s_axil_bresp, s_axil_bvalid, s_axil_arready, s_axil_rdata, s_axil_rresp, s_axil_rvalid, s_axi_awready, s_axi_wready, s_axi_bid, s_axi_bresp, s_axi_bvalid, s_axi_arready, s_axi_rid, s_axi_rdata, s_axi_rresp
 , s_axi_rlast, s_axi_rvalid, link_tx_tdata, link_tx_tkeep, link_tx_tlast, link_tx_tvalid, link_rx_tready, m_axi_awid, m_axi_awaddr, m_axi_awlen, m_axi_awsize, m_axi_awburst, m_axi_awvalid, m_axi_wdata, m_axi_wstrb, m_axi_wlast, m_axi_wvalid, m_axi_bready, m_axi_arid, m_axi_araddr, m_axi_arlen
 , m_axi_arsize, m_axi_arburst, m_axi_arvalid, m_axi_rready, link_rx_credit, irq, trace_producer_beat, trace_remote_beat, trace_commit_local, trace_commit_incoming, trace_memory, trace_full, trace_full_slot, trace_fire, trace_fire_first, trace_block, trace_block_wg, trace_first_read, trace_dma_beat, trace_command_done, trace_tx
-, trace_rx, trace_done, s_axil_awaddr);
+, trace_rx, trace_done, trace_occupancy, s_axil_awaddr);
   reg \$auto$verilog_backend.cc:2355:dump_module$1 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$1 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$11 ;
+  wire [6:0] \$117 ;
   wire \$12 ;
   wire \$13 ;
   wire \$14 ;
@@ -47,37 +48,62 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \$42 ;
   wire \$43 ;
   wire \$44 ;
-  reg [2:0] \$45 ;
-  reg \$46 ;
-  reg \$47 ;
-  reg \$48 ;
-  reg \$49 ;
+  wire \$45 ;
+  wire \$46 ;
+  wire \$47 ;
+  wire \$48 ;
+  wire \$49 ;
   wire \$5 ;
-  reg \$50 ;
-  reg \$51 ;
-  reg [15:0] \$52 ;
-  reg \$53 ;
-  reg [15:0] \$54 ;
-  reg \$55 ;
-  reg [15:0] \$56 ;
-  reg \$57 ;
-  reg \$58 ;
-  reg \$59 ;
+  wire \$50 ;
+  wire \$51 ;
+  wire \$52 ;
+  wire \$53 ;
+  wire \$54 ;
+  wire \$55 ;
+  wire \$56 ;
+  wire \$57 ;
+  wire \$58 ;
+  wire \$59 ;
   wire \$6 ;
-  reg \$60 ;
-  reg \$61 ;
-  reg [3:0] \$62 ;
-  wire [3:0] \$63 ;
-  wire [4:0] \$64 ;
-  wire [3:0] \$65 ;
+  wire \$60 ;
+  wire \$61 ;
+  wire \$62 ;
+  wire \$63 ;
+  wire \$64 ;
+  wire \$65 ;
   wire \$66 ;
-  wire [31:0] \$67 ;
-  wire [29:0] \$68 ;
-  wire [72:0] \$69 ;
+  wire \$67 ;
+  wire \$68 ;
+  wire \$69 ;
   wire \$7 ;
+  reg [2:0] \$70 ;
+  reg \$71 ;
+  reg \$72 ;
+  reg \$73 ;
+  reg \$74 ;
+  reg \$75 ;
+  reg \$76 ;
+  reg [15:0] \$77 ;
+  reg \$78 ;
+  reg [15:0] \$79 ;
   wire \$8 ;
+  reg \$80 ;
+  reg [15:0] \$81 ;
+  reg \$82 ;
+  reg \$83 ;
+  reg \$84 ;
+  reg \$85 ;
+  reg \$86 ;
+  reg [3:0] \$87 ;
+  reg [15:0] \$88 ;
+  wire [3:0] \$89 ;
   wire \$9 ;
-  wire [6:0] \$91 ;
+  wire [4:0] \$90 ;
+  wire [3:0] \$91 ;
+  wire \$92 ;
+  wire [31:0] \$93 ;
+  wire [29:0] \$94 ;
+  wire [72:0] \$95 ;
   wire [134:0] a__payload;
   wire [31:0] \a__payload.address ;
   wire [63:0] \a__payload.data ;
@@ -92,96 +118,98 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [15:0] \a__payload.wg ;
   wire a__ready;
   wire a__valid;
+  wire access;
   wire [19:0] ar__payload;
-  wire [67:0] \ar__payload$132 ;
-  wire [31:0] \ar__payload$132.addr ;
-  wire [1:0] \ar__payload$132.burst ;
-  wire [3:0] \ar__payload$132.id ;
-  wire [7:0] \ar__payload$132.len ;
-  wire [2:0] \ar__payload$132.size ;
-  wire [18:0] \ar__payload$132.user ;
-  wire [64:0] \ar__payload$153 ;
-  wire [31:0] \ar__payload$153.addr ;
-  wire [1:0] \ar__payload$153.burst ;
-  wire \ar__payload$153.id ;
-  wire [7:0] \ar__payload$153.len ;
-  wire [2:0] \ar__payload$153.size ;
-  wire [18:0] \ar__payload$153.user ;
+  wire [67:0] \ar__payload$133 ;
+  wire [31:0] \ar__payload$133.addr ;
+  wire [1:0] \ar__payload$133.burst ;
+  wire [3:0] \ar__payload$133.id ;
+  wire [7:0] \ar__payload$133.len ;
+  wire [2:0] \ar__payload$133.size ;
+  wire [18:0] \ar__payload$133.user ;
+  wire [64:0] \ar__payload$154 ;
+  wire [31:0] \ar__payload$154.addr ;
+  wire [1:0] \ar__payload$154.burst ;
+  wire \ar__payload$154.id ;
+  wire [7:0] \ar__payload$154.len ;
+  wire [2:0] \ar__payload$154.size ;
+  wire [18:0] \ar__payload$154.user ;
   wire [19:0] \ar__payload.addr ;
   wire ar__ready;
-  wire \ar__ready$134 ;
-  wire \ar__ready$155 ;
+  wire \ar__ready$135 ;
+  wire \ar__ready$156 ;
   wire ar__valid;
-  wire \ar__valid$133 ;
-  wire \ar__valid$154 ;
+  wire \ar__valid$134 ;
+  wire \ar__valid$155 ;
+  wire [3:0] armed;
   wire [19:0] aw__payload;
-  wire [67:0] \aw__payload$123 ;
-  wire [31:0] \aw__payload$123.addr ;
-  wire [1:0] \aw__payload$123.burst ;
-  wire [3:0] \aw__payload$123.id ;
-  wire [7:0] \aw__payload$123.len ;
-  wire [2:0] \aw__payload$123.size ;
-  wire [18:0] \aw__payload$123.user ;
-  wire [64:0] \aw__payload$144 ;
-  wire [31:0] \aw__payload$144.addr ;
-  wire [1:0] \aw__payload$144.burst ;
-  wire \aw__payload$144.id ;
-  wire [7:0] \aw__payload$144.len ;
-  wire [2:0] \aw__payload$144.size ;
-  wire [18:0] \aw__payload$144.user ;
+  wire [67:0] \aw__payload$124 ;
+  wire [31:0] \aw__payload$124.addr ;
+  wire [1:0] \aw__payload$124.burst ;
+  wire [3:0] \aw__payload$124.id ;
+  wire [7:0] \aw__payload$124.len ;
+  wire [2:0] \aw__payload$124.size ;
+  wire [18:0] \aw__payload$124.user ;
+  wire [64:0] \aw__payload$145 ;
+  wire [31:0] \aw__payload$145.addr ;
+  wire [1:0] \aw__payload$145.burst ;
+  wire \aw__payload$145.id ;
+  wire [7:0] \aw__payload$145.len ;
+  wire [2:0] \aw__payload$145.size ;
+  wire [18:0] \aw__payload$145.user ;
   wire [19:0] \aw__payload.addr ;
   wire aw__ready;
-  wire \aw__ready$125 ;
-  wire \aw__ready$146 ;
+  wire \aw__ready$126 ;
+  wire \aw__ready$147 ;
   wire aw__valid;
-  wire \aw__valid$124 ;
-  wire \aw__valid$145 ;
+  wire \aw__valid$125 ;
+  wire \aw__valid$146 ;
   wire [1:0] b__payload;
-  wire [5:0] \b__payload$129 ;
-  wire [3:0] \b__payload$129.id ;
-  wire [1:0] \b__payload$129.resp ;
-  wire [2:0] \b__payload$150 ;
-  wire \b__payload$150.id ;
-  wire [1:0] \b__payload$150.resp ;
-  wire [134:0] \b__payload$310 ;
-  wire [31:0] \b__payload$310.address ;
-  wire [63:0] \b__payload$310.data ;
-  wire [1:0] \b__payload$310.dtype ;
-  wire [3:0] \b__payload$310.epoch ;
-  wire \b__payload$310.last ;
-  wire [1:0] \b__payload$310.op ;
-  wire [1:0] \b__payload$310.plan ;
-  wire [7:0] \b__payload$310.strobe ;
-  wire \b__payload$310.tracked ;
-  wire [2:0] \b__payload$310.wf ;
-  wire [15:0] \b__payload$310.wg ;
+  wire [5:0] \b__payload$130 ;
+  wire [3:0] \b__payload$130.id ;
+  wire [1:0] \b__payload$130.resp ;
+  wire [2:0] \b__payload$151 ;
+  wire \b__payload$151.id ;
+  wire [1:0] \b__payload$151.resp ;
+  wire [134:0] \b__payload$317 ;
+  wire [31:0] \b__payload$317.address ;
+  wire [63:0] \b__payload$317.data ;
+  wire [1:0] \b__payload$317.dtype ;
+  wire [3:0] \b__payload$317.epoch ;
+  wire \b__payload$317.last ;
+  wire [1:0] \b__payload$317.op ;
+  wire [1:0] \b__payload$317.plan ;
+  wire [7:0] \b__payload$317.strobe ;
+  wire \b__payload$317.tracked ;
+  wire [2:0] \b__payload$317.wf ;
+  wire [15:0] \b__payload$317.wg ;
   wire [1:0] \b__payload.resp ;
   wire b__ready;
-  wire \b__ready$131 ;
-  wire \b__ready$152 ;
-  wire \b__ready$313 ;
+  wire \b__ready$132 ;
+  wire \b__ready$153 ;
+  wire \b__ready$320 ;
   wire b__valid;
-  wire \b__valid$130 ;
-  wire \b__valid$151 ;
-  wire \b__valid$314 ;
+  wire \b__valid$131 ;
+  wire \b__valid$152 ;
+  wire \b__valid$321 ;
   wire [223:0] block__payload;
-  wire [223:0] \block__payload$291 ;
-  wire [31:0] \block__payload$291.destination ;
-  wire [31:0] \block__payload$291.destination_pitch ;
-  wire [1:0] \block__payload$291.dtype ;
-  wire [3:0] \block__payload$291.epoch ;
-  wire \block__payload$291.first ;
-  wire \block__payload$291.last ;
-  wire [1:0] \block__payload$291.op ;
-  wire [1:0] \block__payload$291.plan ;
-  wire [23:0] \block__payload$291.row_bytes ;
-  wire [15:0] \block__payload$291.rows ;
-  wire [31:0] \block__payload$291.source ;
-  wire [31:0] \block__payload$291.source_pitch ;
-  wire [23:0] \block__payload$291.stamp ;
-  wire \block__payload$291.tracked ;
-  wire [2:0] \block__payload$291.wf ;
-  wire [15:0] \block__payload$291.wg ;
+  wire [223:0] \block__payload$298 ;
+  wire [31:0] \block__payload$298.destination ;
+  wire [31:0] \block__payload$298.destination_pitch ;
+  wire [1:0] \block__payload$298.dtype ;
+  wire [3:0] \block__payload$298.epoch ;
+  wire \block__payload$298.first ;
+  wire \block__payload$298.last ;
+  wire [1:0] \block__payload$298.op ;
+  wire [1:0] \block__payload$298.plan ;
+  wire [23:0] \block__payload$298.row_bytes ;
+  wire [15:0] \block__payload$298.rows ;
+  wire [31:0] \block__payload$298.source ;
+  wire [31:0] \block__payload$298.source_pitch ;
+  wire [23:0] \block__payload$298.stamp ;
+  wire \block__payload$298.tracked ;
+  wire [2:0] \block__payload$298.wf ;
+  wire [15:0] \block__payload$298.wg ;
   wire [31:0] \block__payload.destination ;
   wire [31:0] \block__payload.destination_pitch ;
   wire [1:0] \block__payload.dtype ;
@@ -199,59 +227,65 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [2:0] \block__payload.wf ;
   wire [15:0] \block__payload.wg ;
   wire block__ready;
-  wire \block__ready$293 ;
+  wire \block__ready$300 ;
   wire block__valid;
-  wire \block__valid$295 ;
+  wire \block__valid$302 ;
   wire [3:0] block_done__payload;
   wire \block_done__payload.error ;
   wire \block_done__payload.last ;
   wire [1:0] \block_done__payload.plan ;
   wire block_done__valid;
+  wire [8:0] boundaries__0;
+  wire [8:0] \boundaries__0$370 ;
+  wire [8:0] boundaries__1;
+  wire [8:0] \boundaries__1$372 ;
+  wire [8:0] boundaries__2;
+  wire [8:0] \boundaries__2$374 ;
   wire [35:0] burst__payload;
   wire [31:0] \burst__payload.address ;
   wire [3:0] \burst__payload.beats ;
   wire burst__ready;
   wire burst__valid;
   wire [3:0] busy;
-  wire [3:0] \busy$349 ;
-  wire [3:0] \busy$350 ;
-  wire [3:0] \busy$351 ;
-  wire [3:0] \busy$353 ;
+  wire [3:0] \busy$356 ;
+  wire [3:0] \busy$357 ;
+  wire [3:0] \busy$358 ;
+  wire [3:0] \busy$360 ;
   wire [3:0] bytes;
   wire [88:0] clear__payload;
-  wire [88:0] \clear__payload$329 ;
-  wire \clear__payload$329.any_commands ;
-  wire \clear__payload$329.any_tiles ;
-  wire \clear__payload$329.any_touch ;
-  wire [15:0] \clear__payload$329.first_command ;
-  wire [9:0] \clear__payload$329.first_tile ;
-  wire [15:0] \clear__payload$329.first_touch ;
-  wire [15:0] \clear__payload$329.last_command ;
-  wire [9:0] \clear__payload$329.last_tile ;
-  wire [15:0] \clear__payload$329.last_touch ;
-  wire [1:0] \clear__payload$329.plan ;
-  wire [88:0] \clear__payload$335 ;
-  wire \clear__payload$335.any_commands ;
-  wire \clear__payload$335.any_tiles ;
-  wire \clear__payload$335.any_touch ;
-  wire [15:0] \clear__payload$335.first_command ;
-  wire [9:0] \clear__payload$335.first_tile ;
-  wire [15:0] \clear__payload$335.first_touch ;
-  wire [15:0] \clear__payload$335.last_command ;
-  wire [9:0] \clear__payload$335.last_tile ;
-  wire [15:0] \clear__payload$335.last_touch ;
-  wire [1:0] \clear__payload$335.plan ;
-  wire [88:0] \clear__payload$338 ;
-  wire \clear__payload$338.any_commands ;
-  wire \clear__payload$338.any_tiles ;
-  wire \clear__payload$338.any_touch ;
-  wire [15:0] \clear__payload$338.first_command ;
-  wire [9:0] \clear__payload$338.first_tile ;
-  wire [15:0] \clear__payload$338.first_touch ;
-  wire [15:0] \clear__payload$338.last_command ;
-  wire [9:0] \clear__payload$338.last_tile ;
-  wire [15:0] \clear__payload$338.last_touch ;
-  wire [1:0] \clear__payload$338.plan ;
+  wire [88:0] \clear__payload$336 ;
+  wire \clear__payload$336.any_commands ;
+  wire \clear__payload$336.any_tiles ;
+  wire \clear__payload$336.any_touch ;
+  wire [15:0] \clear__payload$336.first_command ;
+  wire [9:0] \clear__payload$336.first_tile ;
+  wire [15:0] \clear__payload$336.first_touch ;
+  wire [15:0] \clear__payload$336.last_command ;
+  wire [9:0] \clear__payload$336.last_tile ;
+  wire [15:0] \clear__payload$336.last_touch ;
+  wire [1:0] \clear__payload$336.plan ;
+  wire [88:0] \clear__payload$342 ;
+  wire \clear__payload$342.any_commands ;
+  wire \clear__payload$342.any_tiles ;
+  wire \clear__payload$342.any_touch ;
+  wire [15:0] \clear__payload$342.first_command ;
+  wire [9:0] \clear__payload$342.first_tile ;
+  wire [15:0] \clear__payload$342.first_touch ;
+  wire [15:0] \clear__payload$342.last_command ;
+  wire [9:0] \clear__payload$342.last_tile ;
+  wire [15:0] \clear__payload$342.last_touch ;
+  wire [1:0] \clear__payload$342.plan ;
+  wire [88:0] \clear__payload$345 ;
+  wire \clear__payload$345.any_commands ;
+  wire \clear__payload$345.any_tiles ;
+  wire \clear__payload$345.any_touch ;
+  wire [15:0] \clear__payload$345.first_command ;
+  wire [9:0] \clear__payload$345.first_tile ;
+  wire [15:0] \clear__payload$345.first_touch ;
+  wire [15:0] \clear__payload$345.last_command ;
+  wire [9:0] \clear__payload$345.last_tile ;
+  wire [15:0] \clear__payload$345.last_touch ;
+  wire [1:0] \clear__payload$345.plan ;
   wire \clear__payload.any_commands ;
   wire \clear__payload.any_tiles ;
   wire \clear__payload.any_touch ;
@@ -263,50 +297,50 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [15:0] \clear__payload.last_touch ;
   wire [1:0] \clear__payload.plan ;
   wire clear__ready;
-  wire \clear__ready$337 ;
-  wire \clear__ready$340 ;
-  wire \clear__ready$341 ;
+  wire \clear__ready$344 ;
+  wire \clear__ready$347 ;
+  wire \clear__ready$348 ;
   wire clear__valid;
-  wire \clear__valid$331 ;
-  wire \clear__valid$336 ;
-  wire \clear__valid$339 ;
+  wire \clear__valid$338 ;
+  wire \clear__valid$343 ;
+  wire \clear__valid$346 ;
   wire clear_marks;
-  wire \clear_marks$365 ;
+  wire \clear_marks$397 ;
   input clk;
   wire clk;
   wire [1:0] command_done__payload;
-  wire [1:0] \command_done__payload$301 ;
-  wire [1:0] \command_done__payload$301.plan ;
+  wire [1:0] \command_done__payload$308 ;
+  wire [1:0] \command_done__payload$308.plan ;
   wire [1:0] \command_done__payload.plan ;
   wire command_done__valid;
-  wire \command_done__valid$303 ;
+  wire \command_done__valid$310 ;
   wire [74:0] commit__payload;
-  wire [74:0] \commit__payload$271 ;
-  wire [31:0] \commit__payload$271.address ;
-  wire [3:0] \commit__payload$271.bytes ;
-  wire \commit__payload$271.error ;
-  wire \commit__payload$271.last ;
-  wire [1:0] \commit__payload$271.source ;
-  wire [2:0] \commit__payload$271.tag ;
-  wire [31:0] \commit__payload$271.tile ;
-  wire [1:0] \commit__payload$271.tile.plan ;
-  wire [9:0] \commit__payload$271.tile.slot ;
-  wire \commit__payload$271.tile.tracked ;
-  wire [2:0] \commit__payload$271.tile.wf ;
-  wire [15:0] \commit__payload$271.tile.wg ;
-  wire [74:0] \commit__payload$274 ;
-  wire [31:0] \commit__payload$274.address ;
-  wire [3:0] \commit__payload$274.bytes ;
-  wire \commit__payload$274.error ;
-  wire \commit__payload$274.last ;
-  wire [1:0] \commit__payload$274.source ;
-  wire [2:0] \commit__payload$274.tag ;
-  wire [31:0] \commit__payload$274.tile ;
-  wire [1:0] \commit__payload$274.tile.plan ;
-  wire [9:0] \commit__payload$274.tile.slot ;
-  wire \commit__payload$274.tile.tracked ;
-  wire [2:0] \commit__payload$274.tile.wf ;
-  wire [15:0] \commit__payload$274.tile.wg ;
+  wire [74:0] \commit__payload$278 ;
+  wire [31:0] \commit__payload$278.address ;
+  wire [3:0] \commit__payload$278.bytes ;
+  wire \commit__payload$278.error ;
+  wire \commit__payload$278.last ;
+  wire [1:0] \commit__payload$278.source ;
+  wire [2:0] \commit__payload$278.tag ;
+  wire [31:0] \commit__payload$278.tile ;
+  wire [1:0] \commit__payload$278.tile.plan ;
+  wire [9:0] \commit__payload$278.tile.slot ;
+  wire \commit__payload$278.tile.tracked ;
+  wire [2:0] \commit__payload$278.tile.wf ;
+  wire [15:0] \commit__payload$278.tile.wg ;
+  wire [74:0] \commit__payload$281 ;
+  wire [31:0] \commit__payload$281.address ;
+  wire [3:0] \commit__payload$281.bytes ;
+  wire \commit__payload$281.error ;
+  wire \commit__payload$281.last ;
+  wire [1:0] \commit__payload$281.source ;
+  wire [2:0] \commit__payload$281.tag ;
+  wire [31:0] \commit__payload$281.tile ;
+  wire [1:0] \commit__payload$281.tile.plan ;
+  wire [9:0] \commit__payload$281.tile.slot ;
+  wire \commit__payload$281.tile.tracked ;
+  wire [2:0] \commit__payload$281.tile.wf ;
+  wire [15:0] \commit__payload$281.tile.wg ;
   wire [31:0] \commit__payload.address ;
   wire [3:0] \commit__payload.bytes ;
   wire \commit__payload.error ;
@@ -320,29 +354,29 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [2:0] \commit__payload.tile.wf ;
   wire [15:0] \commit__payload.tile.wg ;
   wire commit__valid;
-  wire \commit__valid$273 ;
-  wire \commit__valid$275 ;
+  wire \commit__valid$280 ;
+  wire \commit__valid$282 ;
   wire [164:0] compute__payload;
-  wire [164:0] \compute__payload$229 ;
-  wire [31:0] \compute__payload$229.address ;
-  wire [63:0] \compute__payload$229.data ;
-  wire [1:0] \compute__payload$229.dtype ;
-  wire \compute__payload$229.last ;
-  wire [1:0] \compute__payload$229.op ;
-  wire [1:0] \compute__payload$229.source ;
-  wire [7:0] \compute__payload$229.strobe ;
-  wire [2:0] \compute__payload$229.tag ;
-  wire [31:0] \compute__payload$229.tile ;
-  wire [1:0] \compute__payload$229.tile.plan ;
-  wire [9:0] \compute__payload$229.tile.slot ;
-  wire \compute__payload$229.tile.tracked ;
-  wire [2:0] \compute__payload$229.tile.wf ;
-  wire [15:0] \compute__payload$229.tile.wg ;
-  wire [18:0] \compute__payload$229.touch ;
-  wire \compute__payload$229.touch.enable ;
-  wire [15:0] \compute__payload$229.touch.index ;
-  wire \compute__payload$229.touch.parity ;
-  wire \compute__payload$229.touch.writer ;
+  wire [164:0] \compute__payload$236 ;
+  wire [31:0] \compute__payload$236.address ;
+  wire [63:0] \compute__payload$236.data ;
+  wire [1:0] \compute__payload$236.dtype ;
+  wire \compute__payload$236.last ;
+  wire [1:0] \compute__payload$236.op ;
+  wire [1:0] \compute__payload$236.source ;
+  wire [7:0] \compute__payload$236.strobe ;
+  wire [2:0] \compute__payload$236.tag ;
+  wire [31:0] \compute__payload$236.tile ;
+  wire [1:0] \compute__payload$236.tile.plan ;
+  wire [9:0] \compute__payload$236.tile.slot ;
+  wire \compute__payload$236.tile.tracked ;
+  wire [2:0] \compute__payload$236.tile.wf ;
+  wire [15:0] \compute__payload$236.tile.wg ;
+  wire [18:0] \compute__payload$236.touch ;
+  wire \compute__payload$236.touch.enable ;
+  wire [15:0] \compute__payload$236.touch.index ;
+  wire \compute__payload$236.touch.parity ;
+  wire \compute__payload$236.touch.writer ;
   wire [31:0] \compute__payload.address ;
   wire [63:0] \compute__payload.data ;
   wire [1:0] \compute__payload.dtype ;
@@ -363,13 +397,13 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \compute__payload.touch.parity ;
   wire \compute__payload.touch.writer ;
   wire compute__ready;
-  wire \compute__ready$231 ;
+  wire \compute__ready$238 ;
   wire compute__valid;
-  wire \compute__valid$233 ;
+  wire \compute__valid$240 ;
   wire credit;
-  wire \credit$160 ;
+  wire \credit$161 ;
   wire [23:0] cycle;
-  wire [23:0] \cycle$363 ;
+  wire [23:0] \cycle$395 ;
   wire [67:0] data__payload;
   wire [63:0] \data__payload.data ;
   wire \data__payload.error ;
@@ -377,18 +411,18 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [1:0] \data__payload.source ;
   wire data__valid;
   wire [164:0] dma__payload;
-  wire [134:0] \dma__payload$316 ;
-  wire [31:0] \dma__payload$316.address ;
-  wire [63:0] \dma__payload$316.data ;
-  wire [1:0] \dma__payload$316.dtype ;
-  wire [3:0] \dma__payload$316.epoch ;
-  wire \dma__payload$316.last ;
-  wire [1:0] \dma__payload$316.op ;
-  wire [1:0] \dma__payload$316.plan ;
-  wire [7:0] \dma__payload$316.strobe ;
-  wire \dma__payload$316.tracked ;
-  wire [2:0] \dma__payload$316.wf ;
-  wire [15:0] \dma__payload$316.wg ;
+  wire [134:0] \dma__payload$323 ;
+  wire [31:0] \dma__payload$323.address ;
+  wire [63:0] \dma__payload$323.data ;
+  wire [1:0] \dma__payload$323.dtype ;
+  wire [3:0] \dma__payload$323.epoch ;
+  wire \dma__payload$323.last ;
+  wire [1:0] \dma__payload$323.op ;
+  wire [1:0] \dma__payload$323.plan ;
+  wire [7:0] \dma__payload$323.strobe ;
+  wire \dma__payload$323.tracked ;
+  wire [2:0] \dma__payload$323.wf ;
+  wire [15:0] \dma__payload$323.wg ;
   wire [31:0] \dma__payload.address ;
   wire [63:0] \dma__payload.data ;
   wire [1:0] \dma__payload.dtype ;
@@ -409,11 +443,11 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \dma__payload.touch.parity ;
   wire \dma__payload.touch.writer ;
   wire dma__ready;
-  wire \dma__ready$319 ;
+  wire \dma__ready$326 ;
   wire dma__valid;
-  wire \dma__valid$320 ;
+  wire \dma__valid$327 ;
   wire [3:0] done;
-  reg [2:0] \done$332  = 3'h0;
+  reg [2:0] \done$339  = 3'h0;
   wire [3:0] done__payload;
   wire \done__payload.error ;
   wire \done__payload.last ;
@@ -455,11 +489,18 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [15:0] \doorbell_remote__payload.wg ;
   wire doorbell_remote__ready;
   wire doorbell_remote__valid;
+  wire [5:0] dram_events;
+  wire \dram_events.activate ;
+  wire \dram_events.precharge ;
+  wire \dram_events.read ;
+  wire \dram_events.refresh ;
+  wire \dram_events.update ;
+  wire \dram_events.write ;
   wire [2:0] \end ;
-  wire [2:0] \end$345 ;
-  wire [2:0] \end$345[0] ;
-  wire [1:0] \end$345[0].plan ;
-  wire \end$345[0].valid ;
+  wire [2:0] \end$352 ;
+  wire [2:0] \end$352[0] ;
+  wire [1:0] \end$352[0].plan ;
+  wire \end$352[0].valid ;
   wire [2:0] \end[0] ;
   wire [1:0] \end[0].plan ;
   wire \end[0].valid ;
@@ -527,51 +568,51 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [15:0] \error__5__payload.tile.wg ;
   wire error__5__valid;
   wire [67:0] error__payload;
-  wire [67:0] \error__payload$209 ;
-  wire [31:0] \error__payload$209.address ;
-  wire [3:0] \error__payload$209.cause ;
-  wire [31:0] \error__payload$209.tile ;
-  wire [1:0] \error__payload$209.tile.plan ;
-  wire [9:0] \error__payload$209.tile.slot ;
-  wire \error__payload$209.tile.tracked ;
-  wire [2:0] \error__payload$209.tile.wf ;
-  wire [15:0] \error__payload$209.tile.wg ;
-  wire [67:0] \error__payload$213 ;
-  wire [31:0] \error__payload$213.address ;
-  wire [3:0] \error__payload$213.cause ;
-  wire [31:0] \error__payload$213.tile ;
-  wire [1:0] \error__payload$213.tile.plan ;
-  wire [9:0] \error__payload$213.tile.slot ;
-  wire \error__payload$213.tile.tracked ;
-  wire [2:0] \error__payload$213.tile.wf ;
-  wire [15:0] \error__payload$213.tile.wg ;
-  wire [67:0] \error__payload$217 ;
-  wire [31:0] \error__payload$217.address ;
-  wire [3:0] \error__payload$217.cause ;
-  wire [31:0] \error__payload$217.tile ;
-  wire [1:0] \error__payload$217.tile.plan ;
-  wire [9:0] \error__payload$217.tile.slot ;
-  wire \error__payload$217.tile.tracked ;
-  wire [2:0] \error__payload$217.tile.wf ;
-  wire [15:0] \error__payload$217.tile.wg ;
-  wire [67:0] \error__payload$221 ;
-  wire [31:0] \error__payload$221.address ;
-  wire [3:0] \error__payload$221.cause ;
-  wire [31:0] \error__payload$221.tile ;
-  wire [1:0] \error__payload$221.tile.plan ;
-  wire [9:0] \error__payload$221.tile.slot ;
-  wire \error__payload$221.tile.tracked ;
-  wire [2:0] \error__payload$221.tile.wf ;
-  wire [15:0] \error__payload$221.tile.wg ;
-  wire [67:0] \error__payload$225 ;
-  wire [31:0] \error__payload$225.address ;
-  wire [3:0] \error__payload$225.cause ;
-  wire [31:0] \error__payload$225.tile ;
-  wire [1:0] \error__payload$225.tile.plan ;
-  wire [9:0] \error__payload$225.tile.slot ;
-  wire \error__payload$225.tile.tracked ;
-  wire [2:0] \error__payload$225.tile.wf ;
-  wire [15:0] \error__payload$225.tile.wg ;
+  wire [67:0] \error__payload$216 ;
+  wire [31:0] \error__payload$216.address ;
+  wire [3:0] \error__payload$216.cause ;
+  wire [31:0] \error__payload$216.tile ;
+  wire [1:0] \error__payload$216.tile.plan ;
+  wire [9:0] \error__payload$216.tile.slot ;
+  wire \error__payload$216.tile.tracked ;
+  wire [2:0] \error__payload$216.tile.wf ;
+  wire [15:0] \error__payload$216.tile.wg ;
+  wire [67:0] \error__payload$220 ;
+  wire [31:0] \error__payload$220.address ;
+  wire [3:0] \error__payload$220.cause ;
+  wire [31:0] \error__payload$220.tile ;
+  wire [1:0] \error__payload$220.tile.plan ;
+  wire [9:0] \error__payload$220.tile.slot ;
+  wire \error__payload$220.tile.tracked ;
+  wire [2:0] \error__payload$220.tile.wf ;
+  wire [15:0] \error__payload$220.tile.wg ;
+  wire [67:0] \error__payload$224 ;
+  wire [31:0] \error__payload$224.address ;
+  wire [3:0] \error__payload$224.cause ;
+  wire [31:0] \error__payload$224.tile ;
+  wire [1:0] \error__payload$224.tile.plan ;
+  wire [9:0] \error__payload$224.tile.slot ;
+  wire \error__payload$224.tile.tracked ;
+  wire [2:0] \error__payload$224.tile.wf ;
+  wire [15:0] \error__payload$224.tile.wg ;
+  wire [67:0] \error__payload$228 ;
+  wire [31:0] \error__payload$228.address ;
+  wire [3:0] \error__payload$228.cause ;
+  wire [31:0] \error__payload$228.tile ;
+  wire [1:0] \error__payload$228.tile.plan ;
+  wire [9:0] \error__payload$228.tile.slot ;
+  wire \error__payload$228.tile.tracked ;
+  wire [2:0] \error__payload$228.tile.wf ;
+  wire [15:0] \error__payload$228.tile.wg ;
+  wire [67:0] \error__payload$232 ;
+  wire [31:0] \error__payload$232.address ;
+  wire [3:0] \error__payload$232.cause ;
+  wire [31:0] \error__payload$232.tile ;
+  wire [1:0] \error__payload$232.tile.plan ;
+  wire [9:0] \error__payload$232.tile.slot ;
+  wire \error__payload$232.tile.tracked ;
+  wire [2:0] \error__payload$232.tile.wf ;
+  wire [15:0] \error__payload$232.tile.wg ;
   wire [31:0] \error__payload.address ;
   wire [3:0] \error__payload.cause ;
   wire [31:0] \error__payload.tile ;
@@ -581,96 +622,121 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [2:0] \error__payload.tile.wf ;
   wire [15:0] \error__payload.tile.wg ;
   wire error__valid;
-  wire \error__valid$211 ;
-  wire \error__valid$215 ;
-  wire \error__valid$219 ;
-  wire \error__valid$223 ;
-  wire \error__valid$227 ;
-  wire [37:0] events;
-  wire [13:0] \events$371 ;
-  wire [3:0] \events$371.read_bytes ;
-  wire \events$371.read_stall ;
-  wire [3:0] \events$371.remote_bytes ;
-  wire [3:0] \events$371.write_bytes ;
-  wire \events$371.write_stall ;
-  wire [7:0] \events$372 ;
-  wire [3:0] \events$372.store_bytes ;
-  wire [3:0] \events$372.update_bytes ;
-  wire [5:0] \events$374 ;
-  wire \events$374.access ;
-  wire \events$374.communication_issue ;
-  wire \events$374.communication_stall ;
-  wire \events$374.compute_issue ;
-  wire \events$374.compute_stall ;
-  wire \events$374.forced ;
-  wire \events.commands_fired ;
-  wire \events.commits ;
-  wire \events.communication_queue_stall ;
-  wire \events.compute_queue_stall ;
-  wire \events.dma_packets ;
-  wire [3:0] \events.dma_read_bytes ;
-  wire \events.dma_stall ;
-  wire \events.forced_accesses ;
-  wire [3:0] \events.incoming_store_bytes ;
-  wire [3:0] \events.incoming_update_bytes ;
-  wire \events.link_stall ;
-  wire \events.memory_busy ;
-  wire [3:0] \events.producer_read_bytes ;
-  wire \events.producer_read_stall ;
-  wire [3:0] \events.producer_write_bytes ;
-  wire \events.producer_write_stall ;
-  wire [3:0] \events.remote_write_bytes ;
-  wire \events.rx_words ;
-  wire \events.tiles_full ;
-  wire \events.tx_words ;
+  wire \error__valid$218 ;
+  wire \error__valid$222 ;
+  wire \error__valid$226 ;
+  wire \error__valid$230 ;
+  wire \error__valid$234 ;
+  wire [6:0] events;
+  wire [54:0] \events$402 ;
+  wire \events$402.commands_fired ;
+  wire \events$402.commits ;
+  wire \events$402.communication_holds ;
+  wire \events$402.communication_issues ;
+  wire \events$402.communication_queue_stall ;
+  wire \events$402.compute_issues ;
+  wire \events$402.compute_queue_stall ;
+  wire \events$402.dma_packets ;
+  wire [3:0] \events$402.dma_read_bytes ;
+  wire \events$402.dma_stall ;
+  wire \events$402.dram_activates ;
+  wire \events$402.dram_precharges ;
+  wire \events$402.dram_reads ;
+  wire \events$402.dram_refreshes ;
+  wire \events$402.dram_updates ;
+  wire \events$402.dram_writes ;
+  wire \events$402.forced_accesses ;
+  wire [3:0] \events$402.incoming_store_bytes ;
+  wire [3:0] \events$402.incoming_update_bytes ;
+  wire \events$402.link_stall ;
+  wire \events$402.memory_busy ;
+  wire \events$402.occupancy_0 ;
+  wire \events$402.occupancy_10_14 ;
+  wire \events$402.occupancy_15_19 ;
+  wire \events$402.occupancy_1_4 ;
+  wire \events$402.occupancy_20_29 ;
+  wire \events$402.occupancy_30_39 ;
+  wire \events$402.occupancy_40 ;
+  wire \events$402.occupancy_5_9 ;
+  wire [3:0] \events$402.producer_read_bytes ;
+  wire \events$402.producer_read_stall ;
+  wire [3:0] \events$402.producer_write_bytes ;
+  wire \events$402.producer_write_stall ;
+  wire [3:0] \events$402.remote_write_bytes ;
+  wire \events$402.rx_words ;
+  wire \events$402.tiles_full ;
+  wire \events$402.tx_words ;
+  wire [13:0] \events$403 ;
+  wire [3:0] \events$403.read_bytes ;
+  wire \events$403.read_stall ;
+  wire [3:0] \events$403.remote_bytes ;
+  wire [3:0] \events$403.write_bytes ;
+  wire \events$403.write_stall ;
+  wire [7:0] \events$404 ;
+  wire [3:0] \events$404.store_bytes ;
+  wire [3:0] \events$404.update_bytes ;
+  wire \events.access ;
+  wire \events.communication_hold ;
+  wire \events.communication_issue ;
+  wire \events.communication_stall ;
+  wire \events.compute_issue ;
+  wire \events.compute_stall ;
+  wire \events.forced ;
   wire [49:0] fire__payload;
-  wire [49:0] \fire__payload$284 ;
-  wire [10:0] \fire__payload$284.count ;
-  wire [9:0] \fire__payload$284.first ;
-  wire [1:0] \fire__payload$284.plan ;
-  wire [2:0] \fire__payload$284.route ;
-  wire [23:0] \fire__payload$284.stamp ;
+  wire [49:0] \fire__payload$291 ;
+  wire [10:0] \fire__payload$291.count ;
+  wire [9:0] \fire__payload$291.first ;
+  wire [1:0] \fire__payload$291.plan ;
+  wire [2:0] \fire__payload$291.route ;
+  wire [23:0] \fire__payload$291.stamp ;
   wire [10:0] \fire__payload.count ;
   wire [9:0] \fire__payload.first ;
   wire [1:0] \fire__payload.plan ;
   wire [2:0] \fire__payload.route ;
   wire [23:0] \fire__payload.stamp ;
   wire fire__ready;
-  wire \fire__ready$289 ;
+  wire \fire__ready$296 ;
   wire fire__valid;
-  wire \fire__valid$286 ;
+  wire \fire__valid$293 ;
   wire [23:0] first_read__payload;
-  wire [23:0] \first_read__payload$367 ;
-  wire [23:0] \first_read__payload$367.stamp ;
+  wire [23:0] \first_read__payload$399 ;
+  wire [23:0] \first_read__payload$399.stamp ;
   wire [23:0] \first_read__payload.stamp ;
   wire first_read__valid;
-  wire \first_read__valid$369 ;
+  wire \first_read__valid$401 ;
+  wire fixed;
+  wire \fixed$366 ;
+  wire [15:0] fixed_threshold;
+  wire [15:0] \fixed_threshold$368 ;
+  wire [15:0] fraction;
   wire [51:0] full__payload;
-  wire [51:0] \full__payload$277 ;
-  wire [15:0] \full__payload$277.command ;
-  wire [1:0] \full__payload$277.plan ;
-  wire [9:0] \full__payload$277.slot ;
-  wire [23:0] \full__payload$277.stamp ;
-  wire [51:0] \full__payload$280 ;
-  wire [15:0] \full__payload$280.command ;
-  wire [1:0] \full__payload$280.plan ;
-  wire [9:0] \full__payload$280.slot ;
-  wire [23:0] \full__payload$280.stamp ;
+  wire [51:0] \full__payload$284 ;
+  wire [15:0] \full__payload$284.command ;
+  wire [1:0] \full__payload$284.plan ;
+  wire [9:0] \full__payload$284.slot ;
+  wire [23:0] \full__payload$284.stamp ;
+  wire [51:0] \full__payload$287 ;
+  wire [15:0] \full__payload$287.command ;
+  wire [1:0] \full__payload$287.plan ;
+  wire [9:0] \full__payload$287.slot ;
+  wire [23:0] \full__payload$287.stamp ;
   wire [15:0] \full__payload.command ;
   wire [1:0] \full__payload.plan ;
   wire [9:0] \full__payload.slot ;
   wire [23:0] \full__payload.stamp ;
   wire full__valid;
-  wire \full__valid$279 ;
-  wire \full__valid$281 ;
+  wire \full__valid$286 ;
+  wire \full__valid$288 ;
+  wire [15:0] header_fraction;
+  wire [15:0] header_interval;
   wire [8:0] high_water;
   wire hold;
   wire [31:0] hold_timeout;
-  wire [31:0] \hold_timeout$173 ;
+  wire [31:0] \hold_timeout$180 ;
   wire holding;
-  wire \holding$175 ;
+  wire \holding$182 ;
   wire [1:0] holding_plan;
-  wire [1:0] \holding_plan$177 ;
+  wire [1:0] \holding_plan$184 ;
   wire [164:0] i__0__payload;
   wire [31:0] \i__0__payload.address ;
   wire [63:0] \i__0__payload.data ;
@@ -737,19 +803,28 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \ingress__payload.touch.writer ;
   wire ingress__ready;
   wire ingress__valid;
+  wire [28:0] intensity;
+  wire \intensity.complete ;
+  wire [8:0] \intensity.intensity ;
+  wire [1:0] \intensity.level ;
+  wire \intensity.measuring ;
+  wire [15:0] \intensity.threshold ;
   wire interrupt;
-  wire \interrupt$183 ;
+  wire \interrupt$190 ;
   wire [15:0] interval;
   output irq;
   wire irq;
-  wire \irq$161 ;
+  wire \irq$162 ;
   wire [15:0] latency;
-  wire [15:0] \latency$168 ;
+  wire [15:0] \latency$169 ;
   wire [39:0] levels;
   wire [10:0] \levels.overflow_high_water ;
   wire [10:0] \levels.overflow_occupancy ;
   wire [8:0] \levels.tracker_high_water ;
   wire [8:0] \levels.tracker_occupancy ;
+  wire [15:0] link_fraction;
+  wire [15:0] link_header_fraction;
+  wire [15:0] link_header_interval;
   wire [15:0] link_interval;
   wire [15:0] link_latency;
   output link_rx_credit;
@@ -836,18 +911,18 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire m_axi_wvalid;
   wire [15:0] memory_latency;
   wire [164:0] o__payload;
-  wire [134:0] \o__payload$317 ;
-  wire [31:0] \o__payload$317.address ;
-  wire [63:0] \o__payload$317.data ;
-  wire [1:0] \o__payload$317.dtype ;
-  wire [3:0] \o__payload$317.epoch ;
-  wire \o__payload$317.last ;
-  wire [1:0] \o__payload$317.op ;
-  wire [1:0] \o__payload$317.plan ;
-  wire [7:0] \o__payload$317.strobe ;
-  wire \o__payload$317.tracked ;
-  wire [2:0] \o__payload$317.wf ;
-  wire [15:0] \o__payload$317.wg ;
+  wire [134:0] \o__payload$324 ;
+  wire [31:0] \o__payload$324.address ;
+  wire [63:0] \o__payload$324.data ;
+  wire [1:0] \o__payload$324.dtype ;
+  wire [3:0] \o__payload$324.epoch ;
+  wire \o__payload$324.last ;
+  wire [1:0] \o__payload$324.op ;
+  wire [1:0] \o__payload$324.plan ;
+  wire [7:0] \o__payload$324.strobe ;
+  wire \o__payload$324.tracked ;
+  wire [2:0] \o__payload$324.wf ;
+  wire [15:0] \o__payload$324.wg ;
   wire [31:0] \o__payload.address ;
   wire [63:0] \o__payload.data ;
   wire [1:0] \o__payload.dtype ;
@@ -868,10 +943,11 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \o__payload.touch.parity ;
   wire \o__payload.touch.writer ;
   wire o__ready;
-  wire \o__ready$318 ;
+  wire \o__ready$325 ;
   wire o__valid;
-  wire \o__valid$321 ;
+  wire \o__valid$328 ;
   wire [8:0] occupancy;
+  wire [15:0] \occupancy$414 ;
   wire [10:0] overflow_high_water;
   wire [10:0] overflow_occupancy;
   wire [134:0] packet__payload;
@@ -890,111 +966,111 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire packet__valid;
   wire [3:0] plan_done;
   wire [99:0] plans;
-  wire [99:0] \plans$199 ;
-  wire [24:0] \plans$199[0] ;
-  wire \plans$199[0].armed ;
-  wire [3:0] \plans$199[0].epoch ;
-  wire [9:0] \plans$199[0].first_tile ;
-  wire [9:0] \plans$199[0].last_tile ;
-  wire [24:0] \plans$199[1] ;
-  wire \plans$199[1].armed ;
-  wire [3:0] \plans$199[1].epoch ;
-  wire [9:0] \plans$199[1].first_tile ;
-  wire [9:0] \plans$199[1].last_tile ;
-  wire [24:0] \plans$199[2] ;
-  wire \plans$199[2].armed ;
-  wire [3:0] \plans$199[2].epoch ;
-  wire [9:0] \plans$199[2].first_tile ;
-  wire [9:0] \plans$199[2].last_tile ;
-  wire [24:0] \plans$199[3] ;
-  wire \plans$199[3].armed ;
-  wire [3:0] \plans$199[3].epoch ;
-  wire [9:0] \plans$199[3].first_tile ;
-  wire [9:0] \plans$199[3].last_tile ;
-  wire [99:0] \plans$200 ;
-  wire [24:0] \plans$200[0] ;
-  wire \plans$200[0].armed ;
-  wire [3:0] \plans$200[0].epoch ;
-  wire [9:0] \plans$200[0].first_tile ;
-  wire [9:0] \plans$200[0].last_tile ;
-  wire [24:0] \plans$200[1] ;
-  wire \plans$200[1].armed ;
-  wire [3:0] \plans$200[1].epoch ;
-  wire [9:0] \plans$200[1].first_tile ;
-  wire [9:0] \plans$200[1].last_tile ;
-  wire [24:0] \plans$200[2] ;
-  wire \plans$200[2].armed ;
-  wire [3:0] \plans$200[2].epoch ;
-  wire [9:0] \plans$200[2].first_tile ;
-  wire [9:0] \plans$200[2].last_tile ;
-  wire [24:0] \plans$200[3] ;
-  wire \plans$200[3].armed ;
-  wire [3:0] \plans$200[3].epoch ;
-  wire [9:0] \plans$200[3].first_tile ;
-  wire [9:0] \plans$200[3].last_tile ;
-  wire [99:0] \plans$201 ;
-  wire [24:0] \plans$201[0] ;
-  wire \plans$201[0].armed ;
-  wire [3:0] \plans$201[0].epoch ;
-  wire [9:0] \plans$201[0].first_tile ;
-  wire [9:0] \plans$201[0].last_tile ;
-  wire [24:0] \plans$201[1] ;
-  wire \plans$201[1].armed ;
-  wire [3:0] \plans$201[1].epoch ;
-  wire [9:0] \plans$201[1].first_tile ;
-  wire [9:0] \plans$201[1].last_tile ;
-  wire [24:0] \plans$201[2] ;
-  wire \plans$201[2].armed ;
-  wire [3:0] \plans$201[2].epoch ;
-  wire [9:0] \plans$201[2].first_tile ;
-  wire [9:0] \plans$201[2].last_tile ;
-  wire [24:0] \plans$201[3] ;
-  wire \plans$201[3].armed ;
-  wire [3:0] \plans$201[3].epoch ;
-  wire [9:0] \plans$201[3].first_tile ;
-  wire [9:0] \plans$201[3].last_tile ;
-  wire [99:0] \plans$202 ;
-  wire [24:0] \plans$202[0] ;
-  wire \plans$202[0].armed ;
-  wire [3:0] \plans$202[0].epoch ;
-  wire [9:0] \plans$202[0].first_tile ;
-  wire [9:0] \plans$202[0].last_tile ;
-  wire [24:0] \plans$202[1] ;
-  wire \plans$202[1].armed ;
-  wire [3:0] \plans$202[1].epoch ;
-  wire [9:0] \plans$202[1].first_tile ;
-  wire [9:0] \plans$202[1].last_tile ;
-  wire [24:0] \plans$202[2] ;
-  wire \plans$202[2].armed ;
-  wire [3:0] \plans$202[2].epoch ;
-  wire [9:0] \plans$202[2].first_tile ;
-  wire [9:0] \plans$202[2].last_tile ;
-  wire [24:0] \plans$202[3] ;
-  wire \plans$202[3].armed ;
-  wire [3:0] \plans$202[3].epoch ;
-  wire [9:0] \plans$202[3].first_tile ;
-  wire [9:0] \plans$202[3].last_tile ;
-  wire [99:0] \plans$203 ;
-  wire [24:0] \plans$203[0] ;
-  wire \plans$203[0].armed ;
-  wire [3:0] \plans$203[0].epoch ;
-  wire [9:0] \plans$203[0].first_tile ;
-  wire [9:0] \plans$203[0].last_tile ;
-  wire [24:0] \plans$203[1] ;
-  wire \plans$203[1].armed ;
-  wire [3:0] \plans$203[1].epoch ;
-  wire [9:0] \plans$203[1].first_tile ;
-  wire [9:0] \plans$203[1].last_tile ;
-  wire [24:0] \plans$203[2] ;
-  wire \plans$203[2].armed ;
-  wire [3:0] \plans$203[2].epoch ;
-  wire [9:0] \plans$203[2].first_tile ;
-  wire [9:0] \plans$203[2].last_tile ;
-  wire [24:0] \plans$203[3] ;
-  wire \plans$203[3].armed ;
-  wire [3:0] \plans$203[3].epoch ;
-  wire [9:0] \plans$203[3].first_tile ;
-  wire [9:0] \plans$203[3].last_tile ;
+  wire [99:0] \plans$206 ;
+  wire [24:0] \plans$206[0] ;
+  wire \plans$206[0].armed ;
+  wire [3:0] \plans$206[0].epoch ;
+  wire [9:0] \plans$206[0].first_tile ;
+  wire [9:0] \plans$206[0].last_tile ;
+  wire [24:0] \plans$206[1] ;
+  wire \plans$206[1].armed ;
+  wire [3:0] \plans$206[1].epoch ;
+  wire [9:0] \plans$206[1].first_tile ;
+  wire [9:0] \plans$206[1].last_tile ;
+  wire [24:0] \plans$206[2] ;
+  wire \plans$206[2].armed ;
+  wire [3:0] \plans$206[2].epoch ;
+  wire [9:0] \plans$206[2].first_tile ;
+  wire [9:0] \plans$206[2].last_tile ;
+  wire [24:0] \plans$206[3] ;
+  wire \plans$206[3].armed ;
+  wire [3:0] \plans$206[3].epoch ;
+  wire [9:0] \plans$206[3].first_tile ;
+  wire [9:0] \plans$206[3].last_tile ;
+  wire [99:0] \plans$207 ;
+  wire [24:0] \plans$207[0] ;
+  wire \plans$207[0].armed ;
+  wire [3:0] \plans$207[0].epoch ;
+  wire [9:0] \plans$207[0].first_tile ;
+  wire [9:0] \plans$207[0].last_tile ;
+  wire [24:0] \plans$207[1] ;
+  wire \plans$207[1].armed ;
+  wire [3:0] \plans$207[1].epoch ;
+  wire [9:0] \plans$207[1].first_tile ;
+  wire [9:0] \plans$207[1].last_tile ;
+  wire [24:0] \plans$207[2] ;
+  wire \plans$207[2].armed ;
+  wire [3:0] \plans$207[2].epoch ;
+  wire [9:0] \plans$207[2].first_tile ;
+  wire [9:0] \plans$207[2].last_tile ;
+  wire [24:0] \plans$207[3] ;
+  wire \plans$207[3].armed ;
+  wire [3:0] \plans$207[3].epoch ;
+  wire [9:0] \plans$207[3].first_tile ;
+  wire [9:0] \plans$207[3].last_tile ;
+  wire [99:0] \plans$208 ;
+  wire [24:0] \plans$208[0] ;
+  wire \plans$208[0].armed ;
+  wire [3:0] \plans$208[0].epoch ;
+  wire [9:0] \plans$208[0].first_tile ;
+  wire [9:0] \plans$208[0].last_tile ;
+  wire [24:0] \plans$208[1] ;
+  wire \plans$208[1].armed ;
+  wire [3:0] \plans$208[1].epoch ;
+  wire [9:0] \plans$208[1].first_tile ;
+  wire [9:0] \plans$208[1].last_tile ;
+  wire [24:0] \plans$208[2] ;
+  wire \plans$208[2].armed ;
+  wire [3:0] \plans$208[2].epoch ;
+  wire [9:0] \plans$208[2].first_tile ;
+  wire [9:0] \plans$208[2].last_tile ;
+  wire [24:0] \plans$208[3] ;
+  wire \plans$208[3].armed ;
+  wire [3:0] \plans$208[3].epoch ;
+  wire [9:0] \plans$208[3].first_tile ;
+  wire [9:0] \plans$208[3].last_tile ;
+  wire [99:0] \plans$209 ;
+  wire [24:0] \plans$209[0] ;
+  wire \plans$209[0].armed ;
+  wire [3:0] \plans$209[0].epoch ;
+  wire [9:0] \plans$209[0].first_tile ;
+  wire [9:0] \plans$209[0].last_tile ;
+  wire [24:0] \plans$209[1] ;
+  wire \plans$209[1].armed ;
+  wire [3:0] \plans$209[1].epoch ;
+  wire [9:0] \plans$209[1].first_tile ;
+  wire [9:0] \plans$209[1].last_tile ;
+  wire [24:0] \plans$209[2] ;
+  wire \plans$209[2].armed ;
+  wire [3:0] \plans$209[2].epoch ;
+  wire [9:0] \plans$209[2].first_tile ;
+  wire [9:0] \plans$209[2].last_tile ;
+  wire [24:0] \plans$209[3] ;
+  wire \plans$209[3].armed ;
+  wire [3:0] \plans$209[3].epoch ;
+  wire [9:0] \plans$209[3].first_tile ;
+  wire [9:0] \plans$209[3].last_tile ;
+  wire [99:0] \plans$210 ;
+  wire [24:0] \plans$210[0] ;
+  wire \plans$210[0].armed ;
+  wire [3:0] \plans$210[0].epoch ;
+  wire [9:0] \plans$210[0].first_tile ;
+  wire [9:0] \plans$210[0].last_tile ;
+  wire [24:0] \plans$210[1] ;
+  wire \plans$210[1].armed ;
+  wire [3:0] \plans$210[1].epoch ;
+  wire [9:0] \plans$210[1].first_tile ;
+  wire [9:0] \plans$210[1].last_tile ;
+  wire [24:0] \plans$210[2] ;
+  wire \plans$210[2].armed ;
+  wire [3:0] \plans$210[2].epoch ;
+  wire [9:0] \plans$210[2].first_tile ;
+  wire [9:0] \plans$210[2].last_tile ;
+  wire [24:0] \plans$210[3] ;
+  wire \plans$210[3].armed ;
+  wire [3:0] \plans$210[3].epoch ;
+  wire [9:0] \plans$210[3].first_tile ;
+  wire [9:0] \plans$210[3].last_tile ;
   wire [24:0] \plans[0] ;
   wire \plans[0].armed ;
   wire [3:0] \plans[0].epoch ;
@@ -1016,7 +1092,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [9:0] \plans[3].first_tile ;
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
-  wire [1:0] \policy$163 ;
+  wire [1:0] \policy$164 ;
   wire [134:0] producer__payload;
   wire [31:0] \producer__payload.address ;
   wire [63:0] \producer__payload.data ;
@@ -1033,41 +1109,41 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire producer__valid;
   wire [3:0] queued;
   wire [33:0] r__payload;
-  wire [70:0] \r__payload$135 ;
-  wire [63:0] \r__payload$135.data ;
-  wire [3:0] \r__payload$135.id ;
-  wire \r__payload$135.last ;
-  wire [1:0] \r__payload$135.resp ;
-  wire [67:0] \r__payload$156 ;
-  wire [63:0] \r__payload$156.data ;
-  wire \r__payload$156.id ;
-  wire \r__payload$156.last ;
-  wire [1:0] \r__payload$156.resp ;
+  wire [70:0] \r__payload$136 ;
+  wire [63:0] \r__payload$136.data ;
+  wire [3:0] \r__payload$136.id ;
+  wire \r__payload$136.last ;
+  wire [1:0] \r__payload$136.resp ;
+  wire [67:0] \r__payload$157 ;
+  wire [63:0] \r__payload$157.data ;
+  wire \r__payload$157.id ;
+  wire \r__payload$157.last ;
+  wire [1:0] \r__payload$157.resp ;
   wire [31:0] \r__payload.data ;
   wire [1:0] \r__payload.resp ;
   wire r__ready;
-  wire \r__ready$137 ;
-  wire \r__ready$158 ;
+  wire \r__ready$138 ;
+  wire \r__ready$159 ;
   wire r__valid;
-  wire \r__valid$136 ;
-  wire \r__valid$157 ;
+  wire \r__valid$137 ;
+  wire \r__valid$158 ;
   wire [35:0] read__payload;
-  wire [67:0] \read__payload$264 ;
-  wire [63:0] \read__payload$264.data ;
-  wire \read__payload$264.error ;
-  wire \read__payload$264.last ;
-  wire [1:0] \read__payload$264.source ;
-  wire [67:0] \read__payload$265 ;
-  wire [63:0] \read__payload$265.data ;
-  wire \read__payload$265.error ;
-  wire \read__payload$265.last ;
-  wire [1:0] \read__payload$265.source ;
+  wire [67:0] \read__payload$271 ;
+  wire [63:0] \read__payload$271.data ;
+  wire \read__payload$271.error ;
+  wire \read__payload$271.last ;
+  wire [1:0] \read__payload$271.source ;
+  wire [67:0] \read__payload$272 ;
+  wire [63:0] \read__payload$272.data ;
+  wire \read__payload$272.error ;
+  wire \read__payload$272.last ;
+  wire [1:0] \read__payload$272.source ;
   wire [31:0] \read__payload.address ;
   wire [3:0] \read__payload.beats ;
   wire read__ready;
   wire read__valid;
-  wire \read__valid$266 ;
-  wire \read__valid$267 ;
+  wire \read__valid$273 ;
+  wire \read__valid$274 ;
   wire [2:0] ready;
   wire [134:0] remote__payload;
   wire [31:0] \remote__payload.address ;
@@ -1084,26 +1160,26 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire remote__ready;
   wire remote__valid;
   wire [164:0] request__payload;
-  wire [164:0] \request__payload$247 ;
-  wire [31:0] \request__payload$247.address ;
-  wire [63:0] \request__payload$247.data ;
-  wire [1:0] \request__payload$247.dtype ;
-  wire \request__payload$247.last ;
-  wire [1:0] \request__payload$247.op ;
-  wire [1:0] \request__payload$247.source ;
-  wire [7:0] \request__payload$247.strobe ;
-  wire [2:0] \request__payload$247.tag ;
-  wire [31:0] \request__payload$247.tile ;
-  wire [1:0] \request__payload$247.tile.plan ;
-  wire [9:0] \request__payload$247.tile.slot ;
-  wire \request__payload$247.tile.tracked ;
-  wire [2:0] \request__payload$247.tile.wf ;
-  wire [15:0] \request__payload$247.tile.wg ;
-  wire [18:0] \request__payload$247.touch ;
-  wire \request__payload$247.touch.enable ;
-  wire [15:0] \request__payload$247.touch.index ;
-  wire \request__payload$247.touch.parity ;
-  wire \request__payload$247.touch.writer ;
+  wire [164:0] \request__payload$254 ;
+  wire [31:0] \request__payload$254.address ;
+  wire [63:0] \request__payload$254.data ;
+  wire [1:0] \request__payload$254.dtype ;
+  wire \request__payload$254.last ;
+  wire [1:0] \request__payload$254.op ;
+  wire [1:0] \request__payload$254.source ;
+  wire [7:0] \request__payload$254.strobe ;
+  wire [2:0] \request__payload$254.tag ;
+  wire [31:0] \request__payload$254.tile ;
+  wire [1:0] \request__payload$254.tile.plan ;
+  wire [9:0] \request__payload$254.tile.slot ;
+  wire \request__payload$254.tile.tracked ;
+  wire [2:0] \request__payload$254.tile.wf ;
+  wire [15:0] \request__payload$254.tile.wg ;
+  wire [18:0] \request__payload$254.touch ;
+  wire \request__payload$254.touch.enable ;
+  wire [15:0] \request__payload$254.touch.index ;
+  wire \request__payload$254.touch.parity ;
+  wire \request__payload$254.touch.writer ;
   wire [31:0] \request__payload.address ;
   wire [63:0] \request__payload.data ;
   wire [1:0] \request__payload.dtype ;
@@ -1124,9 +1200,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \request__payload.touch.parity ;
   wire \request__payload.touch.writer ;
   wire request__ready;
-  wire \request__ready$248 ;
+  wire \request__ready$255 ;
   wire request__valid;
-  wire \request__valid$251 ;
+  wire \request__valid$258 ;
   input rst;
   wire rst;
   wire [72:0] rx__payload;
@@ -1230,12 +1306,12 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   input s_axil_wvalid;
   wire s_axil_wvalid;
   wire stall;
-  wire \stall$376 ;
+  wire \stall$407 ;
   wire [5:0] start;
-  wire [2:0] \start$344 ;
-  wire [2:0] \start$344[0] ;
-  wire [1:0] \start$344[0].plan ;
-  wire \start$344[0].valid ;
+  wire [2:0] \start$351 ;
+  wire [2:0] \start$351[0] ;
+  wire [1:0] \start$351[0].plan ;
+  wire \start$351[0].valid ;
   wire [2:0] \start[0] ;
   wire [1:0] \start[0].plan ;
   wire \start[0].valid ;
@@ -1243,49 +1319,55 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [1:0] \start[1].plan ;
   wire \start[1].valid ;
   wire [15:0] starvation_limit;
-  wire [15:0] \starvation_limit$165 ;
+  wire [15:0] \starvation_limit$166 ;
   wire [31:0] state;
-  wire [31:0] \state$359 ;
+  wire [31:0] \state$391 ;
   wire state_done;
-  wire \state_done$361 ;
+  wire \state_done$393 ;
   wire [9:0] state_index;
-  wire [9:0] \state_index$355 ;
+  wire [9:0] \state_index$387 ;
   wire state_start;
-  wire \state_start$357 ;
+  wire \state_start$389 ;
   wire [167:0] status;
-  wire [167:0] \status$179 ;
-  wire [41:0] \status$179[0] ;
-  wire \status$179[0].armed ;
-  wire \status$179[0].clearing ;
-  wire [16:0] \status$179[0].commands_done ;
-  wire \status$179[0].done ;
-  wire [3:0] \status$179[0].epoch ;
-  wire [16:0] \status$179[0].tiles_done ;
-  wire \status$179[0].timed_out ;
-  wire [41:0] \status$179[1] ;
-  wire \status$179[1].armed ;
-  wire \status$179[1].clearing ;
-  wire [16:0] \status$179[1].commands_done ;
-  wire \status$179[1].done ;
-  wire [3:0] \status$179[1].epoch ;
-  wire [16:0] \status$179[1].tiles_done ;
-  wire \status$179[1].timed_out ;
-  wire [41:0] \status$179[2] ;
-  wire \status$179[2].armed ;
-  wire \status$179[2].clearing ;
-  wire [16:0] \status$179[2].commands_done ;
-  wire \status$179[2].done ;
-  wire [3:0] \status$179[2].epoch ;
-  wire [16:0] \status$179[2].tiles_done ;
-  wire \status$179[2].timed_out ;
-  wire [41:0] \status$179[3] ;
-  wire \status$179[3].armed ;
-  wire \status$179[3].clearing ;
-  wire [16:0] \status$179[3].commands_done ;
-  wire \status$179[3].done ;
-  wire [3:0] \status$179[3].epoch ;
-  wire [16:0] \status$179[3].tiles_done ;
-  wire \status$179[3].timed_out ;
+  wire [167:0] \status$186 ;
+  wire [41:0] \status$186[0] ;
+  wire \status$186[0].armed ;
+  wire \status$186[0].clearing ;
+  wire [16:0] \status$186[0].commands_done ;
+  wire \status$186[0].done ;
+  wire [3:0] \status$186[0].epoch ;
+  wire [16:0] \status$186[0].tiles_done ;
+  wire \status$186[0].timed_out ;
+  wire [41:0] \status$186[1] ;
+  wire \status$186[1].armed ;
+  wire \status$186[1].clearing ;
+  wire [16:0] \status$186[1].commands_done ;
+  wire \status$186[1].done ;
+  wire [3:0] \status$186[1].epoch ;
+  wire [16:0] \status$186[1].tiles_done ;
+  wire \status$186[1].timed_out ;
+  wire [41:0] \status$186[2] ;
+  wire \status$186[2].armed ;
+  wire \status$186[2].clearing ;
+  wire [16:0] \status$186[2].commands_done ;
+  wire \status$186[2].done ;
+  wire [3:0] \status$186[2].epoch ;
+  wire [16:0] \status$186[2].tiles_done ;
+  wire \status$186[2].timed_out ;
+  wire [41:0] \status$186[3] ;
+  wire \status$186[3].armed ;
+  wire \status$186[3].clearing ;
+  wire [16:0] \status$186[3].commands_done ;
+  wire \status$186[3].done ;
+  wire [3:0] \status$186[3].epoch ;
+  wire [16:0] \status$186[3].tiles_done ;
+  wire \status$186[3].timed_out ;
+  wire [28:0] \status$384 ;
+  wire \status$384.complete ;
+  wire [8:0] \status$384.intensity ;
+  wire [1:0] \status$384.level ;
+  wire \status$384.measuring ;
+  wire [15:0] \status$384.threshold ;
   wire [41:0] \status[0] ;
   wire \status[0].armed ;
   wire \status[0].clearing ;
@@ -1318,48 +1400,58 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [3:0] \status[3].epoch ;
   wire [16:0] \status[3].tiles_done ;
   wire \status[3].timed_out ;
+  wire store;
   wire [54:0] table__payload;
-  wire [54:0] \table__payload$185 ;
-  wire [31:0] \table__payload$185.data ;
-  wire [15:0] \table__payload$185.entry ;
-  wire [2:0] \table__payload$185.table ;
-  wire [3:0] \table__payload$185.word ;
-  wire [54:0] \table__payload$188 ;
-  wire [31:0] \table__payload$188.data ;
-  wire [15:0] \table__payload$188.entry ;
-  wire [2:0] \table__payload$188.table ;
-  wire [3:0] \table__payload$188.word ;
-  wire [54:0] \table__payload$190 ;
-  wire [31:0] \table__payload$190.data ;
-  wire [15:0] \table__payload$190.entry ;
-  wire [2:0] \table__payload$190.table ;
-  wire [3:0] \table__payload$190.word ;
   wire [54:0] \table__payload$192 ;
   wire [31:0] \table__payload$192.data ;
   wire [15:0] \table__payload$192.entry ;
   wire [2:0] \table__payload$192.table ;
   wire [3:0] \table__payload$192.word ;
-  wire [54:0] \table__payload$194 ;
-  wire [31:0] \table__payload$194.data ;
-  wire [15:0] \table__payload$194.entry ;
-  wire [2:0] \table__payload$194.table ;
-  wire [3:0] \table__payload$194.word ;
-  wire [54:0] \table__payload$196 ;
-  wire [31:0] \table__payload$196.data ;
-  wire [15:0] \table__payload$196.entry ;
-  wire [2:0] \table__payload$196.table ;
-  wire [3:0] \table__payload$196.word ;
+  wire [54:0] \table__payload$195 ;
+  wire [31:0] \table__payload$195.data ;
+  wire [15:0] \table__payload$195.entry ;
+  wire [2:0] \table__payload$195.table ;
+  wire [3:0] \table__payload$195.word ;
+  wire [54:0] \table__payload$197 ;
+  wire [31:0] \table__payload$197.data ;
+  wire [15:0] \table__payload$197.entry ;
+  wire [2:0] \table__payload$197.table ;
+  wire [3:0] \table__payload$197.word ;
+  wire [54:0] \table__payload$199 ;
+  wire [31:0] \table__payload$199.data ;
+  wire [15:0] \table__payload$199.entry ;
+  wire [2:0] \table__payload$199.table ;
+  wire [3:0] \table__payload$199.word ;
+  wire [54:0] \table__payload$201 ;
+  wire [31:0] \table__payload$201.data ;
+  wire [15:0] \table__payload$201.entry ;
+  wire [2:0] \table__payload$201.table ;
+  wire [3:0] \table__payload$201.word ;
+  wire [54:0] \table__payload$203 ;
+  wire [31:0] \table__payload$203.data ;
+  wire [15:0] \table__payload$203.entry ;
+  wire [2:0] \table__payload$203.table ;
+  wire [3:0] \table__payload$203.word ;
   wire [31:0] \table__payload.data ;
   wire [15:0] \table__payload.entry ;
   wire [2:0] \table__payload.table ;
   wire [3:0] \table__payload.word ;
   wire table__valid;
-  wire \table__valid$187 ;
-  wire \table__valid$189 ;
-  wire \table__valid$191 ;
-  wire \table__valid$193 ;
-  wire \table__valid$195 ;
-  wire \table__valid$197 ;
+  wire \table__valid$194 ;
+  wire \table__valid$196 ;
+  wire \table__valid$198 ;
+  wire \table__valid$200 ;
+  wire \table__valid$202 ;
+  wire \table__valid$204 ;
+  wire [15:0] threshold;
+  wire [15:0] thresholds__0;
+  wire [15:0] \thresholds__0$376 ;
+  wire [15:0] thresholds__1;
+  wire [15:0] \thresholds__1$378 ;
+  wire [15:0] thresholds__2;
+  wire [15:0] \thresholds__2$380 ;
+  wire [15:0] thresholds__3;
+  wire [15:0] \thresholds__3$382 ;
   output trace_block;
   reg trace_block = 1'h0;
   output [15:0] trace_block_wg;
@@ -1386,6 +1478,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   reg [15:0] trace_full_slot = 16'h0000;
   output trace_memory;
   reg trace_memory = 1'h0;
+  output [15:0] trace_occupancy;
+  reg [15:0] trace_occupancy = 16'h0000;
   output trace_producer_beat;
   reg trace_producer_beat = 1'h0;
   output trace_remote_beat;
@@ -1401,34 +1495,48 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire tx__ready;
   wire tx__valid;
   wire [35:0] w__payload;
-  wire [72:0] \w__payload$126 ;
-  wire [63:0] \w__payload$126.data ;
-  wire \w__payload$126.last ;
-  wire [7:0] \w__payload$126.strb ;
-  wire [72:0] \w__payload$147 ;
-  wire [63:0] \w__payload$147.data ;
-  wire \w__payload$147.last ;
-  wire [7:0] \w__payload$147.strb ;
+  wire [72:0] \w__payload$127 ;
+  wire [63:0] \w__payload$127.data ;
+  wire \w__payload$127.last ;
+  wire [7:0] \w__payload$127.strb ;
+  wire [72:0] \w__payload$148 ;
+  wire [63:0] \w__payload$148.data ;
+  wire \w__payload$148.last ;
+  wire [7:0] \w__payload$148.strb ;
   wire [31:0] \w__payload.data ;
   wire [3:0] \w__payload.strb ;
   wire w__ready;
-  wire \w__ready$128 ;
-  wire \w__ready$149 ;
+  wire \w__ready$129 ;
+  wire \w__ready$150 ;
   wire w__valid;
-  wire \w__valid$127 ;
-  wire \w__valid$148 ;
+  wire \w__valid$128 ;
+  wire \w__valid$149 ;
   wire wanted;
+  assign \$1  = ! \read__payload$271 [1:0];
+  assign \read__valid$273  = \read__valid$274  & \$1 ;
+  assign \$2  = \read__payload$271 [1:0] == 2'h2;
+  assign data__valid = \read__valid$274  & \$2 ;
+  assign \$3  = ! commit__payload[1:0];
+  assign commit__valid = \commit__valid$280  & \$3 ;
+  assign \$117  = fire__payload[1:0] * 5'h19;
+  assign \$4  = plans >> \$117 ;
+  assign \$5  = \fire__valid$293  & \$4 [0];
+  assign \$6  = ~ hold;
+  assign fire__valid = \$5  & \$6 ;
+  assign \$7  = ~ \$4 [0];
+  assign \$8  = ~ hold;
+  assign \$9  = \fire__ready$296  & \$8 ;
   assign fire__ready = \$7  | \$9 ;
-  assign \$10  = ~ \done$332 [0];
-  assign clear__valid = \clear__valid$331  & \$10 ;
-  assign \$11  = \done$332 [0] | clear__ready;
-  assign \$12  = ~ \done$332 [1];
-  assign \clear__valid$336  = \clear__valid$331  & \$12 ;
-  assign \$13  = \done$332 [1] | \clear__ready$337 ;
-  assign \$14  = ~ \done$332 [2];
-  assign \clear__valid$339  = \clear__valid$331  & \$14 ;
-  assign \$15  = \done$332 [2] | \clear__ready$340 ;
-  assign \clear__ready$341  = & ready;
+  assign \$10  = ~ \done$339 [0];
+  assign clear__valid = \clear__valid$338  & \$10 ;
+  assign \$11  = \done$339 [0] | clear__ready;
+  assign \$12  = ~ \done$339 [1];
+  assign \clear__valid$343  = \clear__valid$338  & \$12 ;
+  assign \$13  = \done$339 [1] | \clear__ready$344 ;
+  assign \$14  = ~ \done$339 [2];
+  assign \clear__valid$346  = \clear__valid$338  & \$14 ;
+  assign \$15  = \done$339 [2] | \clear__ready$347 ;
+  assign \clear__ready$348  = & ready;
   assign \$16  = compute__valid & compute__ready;
   assign \$17  = \$16  & compute__payload[133];
   assign \$18  = | compute__payload[1:0];
@@ -1437,89 +1545,102 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \$21  = \$20  & ingress__payload[133];
   assign \$22  = | ingress__payload[1:0];
   assign \$23  = \$21  & \$22 ;
-  assign \$24  = \commit__valid$273  & commit__payload[43];
-  assign \$25  = fire__valid & \fire__ready$289 ;
-  assign \$26  = \busy$349  | \busy$350 ;
-  assign \$27  = \$26  | \busy$351 ;
+  assign \$24  = \commit__valid$280  & commit__payload[43];
+  assign \$25  = fire__valid & \fire__ready$296 ;
+  assign \$26  = \busy$356  | \busy$357 ;
+  assign \$27  = \$26  | \busy$358 ;
   assign \$28  = \$27  | queued;
-  assign busy = \$28  | \busy$353 ;
-  assign \$29  = a__valid & packet__ready;
-  assign \$30  = \$29  & \$69 [72];
-  assign \$31  = link_tx_tvalid & link_tx_tready;
-  assign \$32  = link_rx_tvalid & link_rx_tready;
-  assign \$33  = fire__valid & \fire__ready$289 ;
-  assign \$34  = s_axi_wvalid & s_axi_wready;
-  assign \$35  = producer__valid & remote__ready;
-  assign \$36  = ! commit__payload[1:0];
-  assign \$37  = \commit__valid$273  & \$36 ;
-  assign \$38  = commit__payload[1:0] == 1'h1;
-  assign \$39  = \commit__valid$273  & \$38 ;
-  assign \$40  = fire__valid & \fire__ready$289 ;
-  assign \$41  = block__valid & block__ready;
-  assign \$42  = a__valid & packet__ready;
-  assign \$43  = link_tx_tvalid & link_tx_tready;
-  assign \$44  = link_rx_tvalid & link_rx_tready;
+  assign busy = \$28  | \busy$360 ;
+  assign \$29  = producer__valid & remote__ready;
+  assign \$30  = \$29  & producer__payload[4];
+  assign store = start[0] | \$30 ;
+  assign \$31  = a__valid & packet__ready;
+  assign \$32  = \$31  & \$95 [72];
+  assign \$33  = link_tx_tvalid & link_tx_tready;
+  assign \$34  = link_rx_tvalid & link_rx_tready;
+  assign \$35  = fire__valid & \fire__ready$296 ;
+  assign \$36  = trace_occupancy >= 1'h0;
+  assign \$37  = trace_occupancy <= 1'h0;
+  assign \$38  = \$36  & \$37 ;
+  assign \$39  = trace_occupancy >= 1'h1;
+  assign \$40  = trace_occupancy <= 3'h4;
+  assign \$41  = \$39  & \$40 ;
+  assign \$42  = trace_occupancy >= 3'h5;
+  assign \$43  = trace_occupancy <= 4'h9;
+  assign \$44  = \$42  & \$43 ;
+  assign \$45  = trace_occupancy >= 4'ha;
+  assign \$46  = trace_occupancy <= 4'he;
+  assign \$47  = \$45  & \$46 ;
+  assign \$48  = trace_occupancy >= 4'hf;
+  assign \$49  = trace_occupancy <= 5'h13;
+  assign \$50  = \$48  & \$49 ;
+  assign \$51  = trace_occupancy >= 5'h14;
+  assign \$52  = trace_occupancy <= 5'h1d;
+  assign \$53  = \$51  & \$52 ;
+  assign \$54  = trace_occupancy >= 5'h1e;
+  assign \$55  = trace_occupancy <= 6'h27;
+  assign \$56  = \$54  & \$55 ;
+  assign \$57  = trace_occupancy >= 6'h28;
+  assign \$59  = s_axi_wvalid & s_axi_wready;
+  assign \$60  = producer__valid & remote__ready;
+  assign \$61  = ! commit__payload[1:0];
+  assign \$62  = \commit__valid$280  & \$61 ;
+  assign \$63  = commit__payload[1:0] == 1'h1;
+  assign \$64  = \commit__valid$280  & \$63 ;
+  assign \$65  = fire__valid & \fire__ready$296 ;
+  assign \$66  = block__valid & block__ready;
+  assign \$67  = a__valid & packet__ready;
+  assign \$68  = link_tx_tvalid & link_tx_tready;
+  assign \$69  = link_rx_tvalid & link_rx_tready;
   always @(posedge clk)
-    \done$332  <= \$45 ;
+    \done$339  <= \$70 ;
   always @(posedge clk)
-    trace_producer_beat <= \$46 ;
+    trace_producer_beat <= \$71 ;
   always @(posedge clk)
-    trace_remote_beat <= \$47 ;
+    trace_remote_beat <= \$72 ;
   always @(posedge clk)
-    trace_commit_local <= \$48 ;
+    trace_commit_local <= \$73 ;
   always @(posedge clk)
-    trace_commit_incoming <= \$49 ;
+    trace_commit_incoming <= \$74 ;
   always @(posedge clk)
-    trace_memory <= \$50 ;
+    trace_memory <= \$75 ;
   always @(posedge clk)
-    trace_full <= \$51 ;
+    trace_full <= \$76 ;
   always @(posedge clk)
-    trace_full_slot <= \$52 ;
+    trace_full_slot <= \$77 ;
   always @(posedge clk)
-    trace_fire <= \$53 ;
+    trace_fire <= \$78 ;
   always @(posedge clk)
-    trace_fire_first <= \$54 ;
+    trace_fire_first <= \$79 ;
   always @(posedge clk)
-    trace_block <= \$55 ;
+    trace_block <= \$80 ;
   always @(posedge clk)
-    trace_block_wg <= \$56 ;
+    trace_block_wg <= \$81 ;
   always @(posedge clk)
-    trace_first_read <= \$57 ;
+    trace_first_read <= \$82 ;
   always @(posedge clk)
-    trace_dma_beat <= \$58 ;
+    trace_dma_beat <= \$83 ;
   always @(posedge clk)
-    trace_command_done <= \$59 ;
+    trace_command_done <= \$84 ;
   always @(posedge clk)
-    trace_tx <= \$60 ;
+    trace_tx <= \$85 ;
   always @(posedge clk)
-    trace_rx <= \$61 ;
+    trace_rx <= \$86 ;
   always @(posedge clk)
-    trace_done <= \$62 ;
-  assign \$1  = ! \read__payload$264 [1:0];
-  assign \read__valid$266  = \read__valid$267  & \$1 ;
-  assign \$2  = \read__payload$264 [1:0] == 2'h2;
-  assign data__valid = \read__valid$267  & \$2 ;
-  assign \$3  = ! commit__payload[1:0];
-  assign commit__valid = \commit__valid$273  & \$3 ;
-  assign \$91  = fire__payload[1:0] * 5'h19;
-  assign \$4  = plans >> \$91 ;
-  assign \$5  = \fire__valid$286  & \$4 [0];
-  assign \$6  = ~ hold;
-  assign fire__valid = \$5  & \$6 ;
-  assign \$7  = ~ \$4 [0];
-  assign \$8  = ~ hold;
-  assign \$9  = \fire__ready$289  & \$8 ;
+    trace_done <= \$87 ;
+  always @(posedge clk)
+    trace_occupancy <= \$88 ;
   \t3_node_axi.commands  commands (
-    .busy(\busy$353 ),
+    .busy(\busy$360 ),
     .clk(clk),
-    .\end (\end$345 ),
+    .\end (\end$352 ),
     .rst(rst),
-    .start(\start$344 )
+    .start(\start$351 )
   );
   \t3_node_axi.communication  communication (
     .clk(clk),
     .i__0__payload(i__0__payload),
-    .i__0__ready(\request__ready$248 ),
+    .i__0__ready(\request__ready$255 ),
     .i__0__valid(i__0__valid),
     .i__1__payload(i__1__payload),
     .i__1__ready(doorbell_local__ready),
@@ -1530,26 +1651,26 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .rst(rst)
   );
   \t3_node_axi.controller  controller (
-    .ar__payload(\ar__payload$153 ),
+    .ar__payload(\ar__payload$154 ),
     .ar__ready(m_axi_arready),
     .ar__valid(m_axi_arvalid),
-    .aw__payload(\aw__payload$144 ),
+    .aw__payload(\aw__payload$145 ),
     .aw__ready(m_axi_awready),
     .aw__valid(m_axi_awvalid),
-    .b__payload(\b__payload$150 ),
+    .b__payload(\b__payload$151 ),
     .b__ready(m_axi_bready),
     .b__valid(m_axi_bvalid),
     .clear__payload(clear__payload),
-    .clear__ready(\clear__ready$340 ),
-    .clear__valid(\clear__valid$339 ),
+    .clear__ready(\clear__ready$347 ),
+    .clear__valid(\clear__valid$346 ),
     .clk(clk),
     .commit__payload(commit__payload),
-    .commit__valid(\commit__valid$273 ),
+    .commit__valid(\commit__valid$280 ),
     .compute__ready(compute__ready),
     .dma__ready(o__ready),
-    .\error__payload$110 (error__2__payload),
-    .\error__valid$108 (\error__valid$215 ),
-    .events(\events$374 ),
+    .\error__payload$117 (error__2__payload),
+    .\error__valid$115 (\error__valid$222 ),
+    .events(events),
     .i__0__payload(ingress__payload),
     .i__0__valid(ingress__valid),
     .i__1__payload(dma__payload),
@@ -1557,30 +1678,35 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .i__payload(compute__payload),
     .i__valid(compute__valid),
     .ingress__ready(request__ready),
+    .occupancy(\occupancy$414 ),
     .policy(policy),
-    .r__payload(\r__payload$156 ),
+    .r__payload(\r__payload$157 ),
     .r__ready(m_axi_rready),
     .r__valid(m_axi_rvalid),
-    .read__payload(\read__payload$264 ),
-    .read__valid(\read__valid$267 ),
+    .read__payload(\read__payload$271 ),
+    .read__valid(\read__valid$274 ),
     .rst(rst),
     .starvation_limit(starvation_limit),
-    .w__payload(\w__payload$147 ),
+    .threshold(\status$384 [28:13]),
+    .w__payload(\w__payload$148 ),
     .w__ready(m_axi_wready),
     .w__valid(m_axi_wvalid)
   );
   \t3_node_axi.egress  egress (
-    .b__payload(\dma__payload$316 ),
-    .b__valid(\dma__valid$320 ),
+    .b__payload(\dma__payload$323 ),
+    .b__valid(\dma__valid$327 ),
     .clk(clk),
     .credit(link_tx_credit),
-    .dma__ready(\o__ready$318 ),
+    .dma__ready(\o__ready$325 ),
     .error__payload(error__5__payload),
-    .error__valid(\error__valid$227 ),
+    .error__valid(\error__valid$234 ),
+    .\fraction$52 (fraction),
+    .header_fraction(header_fraction),
+    .header_interval(header_interval),
     .i__payload(producer__payload),
     .i__valid(producer__valid),
-    .interval(interval),
-    .latency(\latency$168 ),
+    .\interval$49 (interval),
+    .latency(\latency$169 ),
     .o__ready(link_tx_tready),
     .producer__ready(remote__ready),
     .rst(rst),
@@ -1594,22 +1720,22 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .block__valid(block__valid),
     .bytes(bytes),
     .clk(clk),
-    .data__payload(\read__payload$264 ),
+    .data__payload(\read__payload$271 ),
     .done__payload(block_done__payload),
     .done__valid(done__valid),
     .first_read__payload(first_read__payload),
-    .first_read__valid(\first_read__valid$369 ),
+    .first_read__valid(\first_read__valid$401 ),
     .\i__valid$27 (data__valid),
     .packet__ready(packet__ready),
     .packet__valid(a__valid),
-    .\port$5831$0 (\$67 ),
-    .\port$9991$0 (\$68 ),
-    .\port$9993$0 (\$69 ),
+    .\port$10297$0 (\$94 ),
+    .\port$10299$0 (\$95 ),
+    .\port$5942$0 (\$93 ),
     .read__payload(burst__payload),
     .read__ready(read__ready),
     .read__valid(burst__valid),
     .rst(rst),
-    .stall(\stall$376 )
+    .stall(\stall$407 )
   );
   \t3_node_axi.front_end  front_end (
     .block__payload(block__payload),
@@ -1619,31 +1745,31 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .block_done__valid(block_done__valid),
     .clk(clk),
     .command_done__payload(command_done__payload),
-    .command_done__valid(\command_done__valid$303 ),
+    .command_done__valid(\command_done__valid$310 ),
     .doorbell_local__payload(i__1__payload),
     .doorbell_local__ready(doorbell_local__ready),
     .doorbell_local__valid(i__1__valid),
-    .doorbell_remote__payload(\b__payload$310 ),
+    .doorbell_remote__payload(\b__payload$317 ),
     .doorbell_remote__ready(doorbell_remote__ready),
-    .doorbell_remote__valid(\b__valid$314 ),
+    .doorbell_remote__valid(\b__valid$321 ),
     .ended__payload(ended__payload),
     .ended__valid(ended__valid),
     .fire__payload(fire__payload),
-    .fire__ready(\fire__ready$289 ),
+    .fire__ready(\fire__ready$296 ),
     .fire__valid(fire__valid),
     .interrupt(interrupt),
     .plans(plans),
     .rst(rst),
     .table__payload(table__payload),
-    .table__valid(\table__valid$197 )
+    .table__valid(\table__valid$204 )
   );
   \t3_node_axi.ingress  ingress (
-    .busy(\busy$350 ),
+    .busy(\busy$357 ),
     .clk(clk),
     .credit(link_rx_credit),
     .error__payload(error__1__payload),
-    .error__valid(\error__valid$211 ),
-    .events(\events$372 ),
+    .error__valid(\error__valid$218 ),
+    .events(\events$404 ),
     .hold_timeout(hold_timeout),
     .holding(holding),
     .holding_plan(holding_plan),
@@ -1656,54 +1782,74 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .rst(rst),
     .rx__ready(link_rx_tready),
     .table__payload(table__payload),
-    .table__valid(\table__valid$189 )
+    .table__valid(\table__valid$196 )
+  );
+  \t3_node_axi.intensity$425  \intensity$425  (
+    .access(events[0]),
+    .boundaries__0(boundaries__0),
+    .boundaries__1(boundaries__1),
+    .boundaries__2(boundaries__2),
+    .clk(clk),
+    .fixed(fixed),
+    .fixed_threshold(fixed_threshold),
+    .\port$10202$0 (plans[0]),
+    .\port$10202$25 (plans[25]),
+    .\port$10202$50 (plans[50]),
+    .\port$10202$75 (plans[75]),
+    .rst(rst),
+    .status(\status$384 ),
+    .store(store),
+    .thresholds__0(thresholds__0),
+    .thresholds__1(thresholds__1),
+    .thresholds__2(thresholds__2),
+    .thresholds__3(thresholds__3)
   );
   \t3_node_axi.outgoing  outgoing (
     .a__ready(packet__ready),
     .a__valid(a__valid),
-    .b__payload(\b__payload$310 ),
+    .b__payload(\b__payload$317 ),
     .b__ready(doorbell_remote__ready),
-    .b__valid(\b__valid$314 ),
+    .b__valid(\b__valid$321 ),
     .clk(clk),
-    .o__payload(\dma__payload$316 ),
-    .o__ready(\o__ready$318 ),
-    .o__valid(\dma__valid$320 ),
-    .\port$5831$0 (\$67 ),
-    .\port$9991$0 (\$68 ),
-    .\port$9993$0 (\$69 ),
+    .o__payload(\dma__payload$323 ),
+    .o__ready(\o__ready$325 ),
+    .o__valid(\dma__valid$327 ),
+    .\port$10297$0 (\$94 ),
+    .\port$10299$0 (\$95 ),
+    .\port$5942$0 (\$93 ),
     .rst(rst)
   );
   \t3_node_axi.plan_state  plan_state (
     .busy(busy),
     .clear__payload(clear__payload),
-    .clear__ready(\clear__ready$341 ),
-    .clear__valid(\clear__valid$331 ),
+    .clear__ready(\clear__ready$348 ),
+    .clear__valid(\clear__valid$338 ),
     .clk(clk),
     .command_done__payload(command_done__payload),
     .command_done__valid(command_done__valid),
     .done(plan_done),
     .error__payload(error__4__payload),
-    .error__valid(\error__valid$223 ),
+    .error__valid(\error__valid$230 ),
     .full__payload(full__payload),
-    .full__valid(\full__valid$281 ),
+    .full__valid(\full__valid$288 ),
     .plans(plans),
     .rst(rst),
     .status(status),
     .table__payload(table__payload),
-    .table__valid(\table__valid$195 )
+    .table__valid(\table__valid$202 )
   );
   \t3_node_axi.producer  producer (
-    .ar__payload(\ar__payload$132 ),
+    .ar__payload(\ar__payload$133 ),
     .ar__ready(s_axi_arready),
     .ar__valid(s_axi_arvalid),
-    .aw__payload(\aw__payload$123 ),
+    .aw__payload(\aw__payload$124 ),
     .aw__ready(s_axi_awready),
     .aw__valid(s_axi_awvalid),
-    .b__payload(\b__payload$129 ),
+    .b__payload(\b__payload$130 ),
     .b__ready(s_axi_bready),
     .b__valid(s_axi_bvalid),
-    .busy(\busy$349 ),
-    .bytes(\$65 ),
+    .busy(\busy$356 ),
+    .bytes(\$91 ),
     .clk(clk),
     .commit__payload(commit__payload),
     .commit__valid(commit__valid),
@@ -1714,20 +1860,20 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__ready(compute__ready),
     .\o__ready$50 (remote__ready),
     .plans(plans),
-    .\port$8588$0 (\$63 ),
-    .\port$8590$0 (\$64 ),
-    .r__payload(\r__payload$135 ),
+    .\port$8890$0 (\$89 ),
+    .\port$8892$0 (\$90 ),
+    .r__payload(\r__payload$136 ),
     .r__ready(s_axi_rready),
     .r__valid(s_axi_rvalid),
-    .read__payload(\read__payload$264 ),
-    .read__valid(\read__valid$266 ),
+    .read__payload(\read__payload$271 ),
+    .read__valid(\read__valid$273 ),
     .remote__payload(producer__payload),
     .remote__valid(producer__valid),
     .rst(rst),
-    .stall(\$66 ),
+    .stall(\$92 ),
     .table__payload(table__payload),
     .table__valid(table__valid),
-    .w__payload(\w__payload$126 ),
+    .w__payload(\w__payload$127 ),
     .w__ready(s_axi_wready),
     .w__valid(s_axi_wvalid)
   );
@@ -1741,6 +1887,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .b__payload(s_axil_bresp),
     .b__ready(s_axil_bready),
     .b__valid(s_axil_bvalid),
+    .boundaries__0(boundaries__0),
+    .boundaries__1(boundaries__1),
+    .boundaries__2(boundaries__2),
     .clear_count(clear_marks),
     .clk(clk),
     .cycle(cycle),
@@ -1756,18 +1905,24 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .error__4__valid(error__4__valid),
     .error__5__payload(error__5__payload),
     .error__5__valid(error__5__valid),
-    .events(events),
+    .events(\events$402 ),
     .first_read__payload(first_read__payload),
     .first_read__valid(first_read__valid),
+    .fixed(fixed),
+    .fixed_threshold(fixed_threshold),
     .hold(hold),
     .hold_timeout(hold_timeout),
     .holding(holding),
     .holding_plan(holding_plan),
+    .intensity(\status$384 ),
     .interrupt(interrupt),
     .irq(irq),
     .levels(levels),
+    .link_fraction(fraction),
+    .link_header_fraction(header_fraction),
+    .link_header_interval(header_interval),
     .link_interval(interval),
-    .link_latency(\latency$168 ),
+    .link_latency(\latency$169 ),
     .memory_latency(latency),
     .plan_done(plan_done),
     .policy(policy),
@@ -1782,13 +1937,17 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .state_start(state_start),
     .status(status),
     .table__payload(table__payload),
-    .table__valid(\table__valid$187 ),
+    .table__valid(\table__valid$194 ),
+    .thresholds__0(thresholds__0),
+    .thresholds__1(thresholds__1),
+    .thresholds__2(thresholds__2),
+    .thresholds__3(thresholds__3),
     .w__payload(w__payload),
     .w__ready(s_axil_wready),
     .w__valid(s_axil_wvalid)
   );
   \t3_node_axi.requests  requests (
-    .busy(\busy$351 ),
+    .busy(\busy$358 ),
     .clk(clk),
     .\end (\end ),
     .rst(rst),
@@ -1800,7 +1959,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .burst__valid(burst__valid),
     .clk(clk),
     .request__payload(i__0__payload),
-    .request__ready(\request__ready$248 ),
+    .request__ready(\request__ready$255 ),
     .request__valid(i__0__valid),
     .rst(rst)
   );
@@ -1811,12 +1970,12 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .clear_marks(clear_marks),
     .clk(clk),
     .commit__payload(commit__payload),
-    .commit__valid(\commit__valid$275 ),
+    .commit__valid(\commit__valid$282 ),
     .cycle(cycle),
     .error__payload(error__3__payload),
-    .error__valid(\error__valid$219 ),
+    .error__valid(\error__valid$226 ),
     .full__payload(full__payload),
-    .full__valid(\full__valid$279 ),
+    .full__valid(\full__valid$286 ),
     .high_water(high_water),
     .occupancy(occupancy),
     .overflow_high_water(overflow_high_water),
@@ -1828,15 +1987,15 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .state_index(state_index),
     .state_start(state_start),
     .table__payload(table__payload),
-    .table__valid(\table__valid$191 )
+    .table__valid(\table__valid$198 )
   );
   \t3_node_axi.trigger  trigger (
     .clear__payload(clear__payload),
-    .clear__ready(\clear__ready$337 ),
-    .clear__valid(\clear__valid$336 ),
+    .clear__ready(\clear__ready$344 ),
+    .clear__valid(\clear__valid$343 ),
     .clk(clk),
     .fire__ready(fire__ready),
-    .fire__valid(\fire__valid$286 ),
+    .fire__valid(\fire__valid$293 ),
     .full__payload(full__payload),
     .full__valid(full__valid),
     .o__payload(fire__payload),
@@ -1844,138 +2003,145 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .queued(queued),
     .rst(rst),
     .table__payload(table__payload),
-    .table__valid(\table__valid$193 )
+    .table__valid(\table__valid$200 )
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$45  = \done$332 ;
-    if (\clear__valid$331 ) begin
-      \$45  = ready;
-      if (\clear__ready$341 ) begin
-        \$45  = 3'h0;
+    \$70  = \done$339 ;
+    if (\clear__valid$338 ) begin
+      \$70  = ready;
+      if (\clear__ready$348 ) begin
+        \$70  = 3'h0;
       end
     end
     if (rst) begin
-      \$45  = 3'h0;
+      \$70  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$46  = \$34 ;
+    \$71  = \$59 ;
     if (rst) begin
-      \$46  = 1'h0;
+      \$71  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$47  = \$35 ;
+    \$72  = \$60 ;
     if (rst) begin
-      \$47  = 1'h0;
+      \$72  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$48  = \$37 ;
+    \$73  = \$62 ;
     if (rst) begin
-      \$48  = 1'h0;
+      \$73  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$49  = \$39 ;
+    \$74  = \$64 ;
     if (rst) begin
-      \$49  = 1'h0;
+      \$74  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$50  = \events$374 [5];
+    \$75  = events[6];
     if (rst) begin
-      \$50  = 1'h0;
+      \$75  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$51  = \full__valid$279 ;
+    \$76  = \full__valid$286 ;
     if (rst) begin
-      \$51  = 1'h0;
+      \$76  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$52  = { 6'h00, full__payload[11:2] };
+    \$77  = { 6'h00, full__payload[11:2] };
     if (rst) begin
-      \$52  = 16'h0000;
+      \$77  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$53  = \$40 ;
+    \$78  = \$65 ;
     if (rst) begin
-      \$53  = 1'h0;
+      \$78  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$54  = { 6'h00, fire__payload[14:5] };
+    \$79  = { 6'h00, fire__payload[14:5] };
     if (rst) begin
-      \$54  = 16'h0000;
+      \$79  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$55  = \$41 ;
+    \$80  = \$66 ;
     if (rst) begin
-      \$55  = 1'h0;
+      \$80  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$56  = block__payload[194:179];
+    \$81  = block__payload[194:179];
     if (rst) begin
-      \$56  = 16'h0000;
+      \$81  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$57  = \first_read__valid$369 ;
+    \$82  = \first_read__valid$401 ;
     if (rst) begin
-      \$57  = 1'h0;
+      \$82  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$58  = \$42 ;
+    \$83  = \$67 ;
     if (rst) begin
-      \$58  = 1'h0;
+      \$83  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$59  = \command_done__valid$303 ;
+    \$84  = \command_done__valid$310 ;
     if (rst) begin
-      \$59  = 1'h0;
+      \$84  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$60  = \$43 ;
+    \$85  = \$68 ;
     if (rst) begin
-      \$60  = 1'h0;
+      \$85  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$61  = \$44 ;
+    \$86  = \$69 ;
     if (rst) begin
-      \$61  = 1'h0;
+      \$86  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$62  = plan_done;
+    \$87  = plan_done;
     if (rst) begin
-      \$62  = 4'h0;
+      \$87  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
+    \$88  = \occupancy$414 ;
+    if (rst) begin
+      \$88  = 16'h0000;
     end
   end
   assign aw__payload = s_axil_awaddr;
@@ -1991,140 +2157,157 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign ar__ready = s_axil_arready;
   assign r__valid = s_axil_rvalid;
   assign r__ready = s_axil_rready;
-  assign \aw__valid$124  = s_axi_awvalid;
-  assign \aw__ready$125  = s_axi_awready;
-  assign \w__valid$127  = s_axi_wvalid;
-  assign \w__ready$128  = s_axi_wready;
-  assign \b__valid$130  = s_axi_bvalid;
-  assign \b__ready$131  = s_axi_bready;
-  assign \ar__valid$133  = s_axi_arvalid;
-  assign \ar__ready$134  = s_axi_arready;
-  assign \r__valid$136  = s_axi_rvalid;
-  assign \r__ready$137  = s_axi_rready;
+  assign \aw__valid$125  = s_axi_awvalid;
+  assign \aw__ready$126  = s_axi_awready;
+  assign \w__valid$128  = s_axi_wvalid;
+  assign \w__ready$129  = s_axi_wready;
+  assign \b__valid$131  = s_axi_bvalid;
+  assign \b__ready$132  = s_axi_bready;
+  assign \ar__valid$134  = s_axi_arvalid;
+  assign \ar__ready$135  = s_axi_arready;
+  assign \r__valid$137  = s_axi_rvalid;
+  assign \r__ready$138  = s_axi_rready;
   assign tx__valid = link_tx_tvalid;
   assign tx__ready = link_tx_tready;
   assign rx__valid = link_rx_tvalid;
   assign rx__ready = link_rx_tready;
-  assign \aw__valid$145  = m_axi_awvalid;
-  assign \aw__ready$146  = m_axi_awready;
-  assign \w__valid$148  = m_axi_wvalid;
-  assign \w__ready$149  = m_axi_wready;
-  assign \b__valid$151  = m_axi_bvalid;
-  assign \b__ready$152  = m_axi_bready;
-  assign \ar__valid$154  = m_axi_arvalid;
-  assign \ar__ready$155  = m_axi_arready;
-  assign \r__valid$157  = m_axi_rvalid;
-  assign \r__ready$158  = m_axi_rready;
+  assign \aw__valid$146  = m_axi_awvalid;
+  assign \aw__ready$147  = m_axi_awready;
+  assign \w__valid$149  = m_axi_wvalid;
+  assign \w__ready$150  = m_axi_wready;
+  assign \b__valid$152  = m_axi_bvalid;
+  assign \b__ready$153  = m_axi_bready;
+  assign \ar__valid$155  = m_axi_arvalid;
+  assign \ar__ready$156  = m_axi_arready;
+  assign \r__valid$158  = m_axi_rvalid;
+  assign \r__ready$159  = m_axi_rready;
   assign credit = link_tx_credit;
-  assign \credit$160  = link_rx_credit;
-  assign \irq$161  = irq;
-  assign \policy$163  = policy;
-  assign \starvation_limit$165  = starvation_limit;
+  assign \credit$161  = link_rx_credit;
+  assign \irq$162  = irq;
+  assign \policy$164  = policy;
+  assign \starvation_limit$166  = starvation_limit;
   assign memory_latency = latency;
-  assign link_latency = \latency$168 ;
+  assign link_latency = \latency$169 ;
   assign link_interval = interval;
-  assign \hold_timeout$173  = hold_timeout;
-  assign \holding$175  = holding;
-  assign \holding_plan$177  = holding_plan;
-  assign \status$179  = status;
+  assign link_fraction = fraction;
+  assign link_header_interval = header_interval;
+  assign link_header_fraction = header_fraction;
+  assign \hold_timeout$180  = hold_timeout;
+  assign \holding$182  = holding;
+  assign \holding_plan$184  = holding_plan;
+  assign \status$186  = status;
   assign done = plan_done;
-  assign \interrupt$183  = interrupt;
-  assign \table__payload$185  = table__payload;
-  assign \table__payload$188  = table__payload;
-  assign \table__payload$190  = table__payload;
+  assign \interrupt$190  = interrupt;
   assign \table__payload$192  = table__payload;
-  assign \table__payload$194  = table__payload;
-  assign \table__payload$196  = table__payload;
-  assign \plans$199  = plans;
-  assign \plans$200  = plans;
-  assign \plans$201  = plans;
-  assign \plans$202  = plans;
-  assign \plans$203  = plans;
+  assign \table__payload$195  = table__payload;
+  assign \table__payload$197  = table__payload;
+  assign \table__payload$199  = table__payload;
+  assign \table__payload$201  = table__payload;
+  assign \table__payload$203  = table__payload;
+  assign \plans$206  = plans;
+  assign \plans$207  = plans;
+  assign \plans$208  = plans;
+  assign \plans$209  = plans;
+  assign \plans$210  = plans;
   assign error__payload = error__0__payload;
-  assign \error__payload$209  = error__1__payload;
-  assign \error__payload$213  = error__2__payload;
-  assign \error__payload$217  = error__3__payload;
-  assign \error__payload$221  = error__4__payload;
-  assign \error__payload$225  = error__5__payload;
-  assign \compute__payload$229  = compute__payload;
-  assign \compute__ready$231  = compute__ready;
-  assign \compute__valid$233  = compute__valid;
+  assign \error__payload$216  = error__1__payload;
+  assign \error__payload$220  = error__2__payload;
+  assign \error__payload$224  = error__3__payload;
+  assign \error__payload$228  = error__4__payload;
+  assign \error__payload$232  = error__5__payload;
+  assign \compute__payload$236  = compute__payload;
+  assign \compute__ready$238  = compute__ready;
+  assign \compute__valid$240  = compute__valid;
   assign request__payload = ingress__payload;
   assign ingress__ready = request__ready;
   assign request__valid = ingress__valid;
   assign read__payload = burst__payload;
   assign burst__ready = read__ready;
   assign read__valid = burst__valid;
-  assign \request__payload$247  = i__0__payload;
-  assign i__0__ready = \request__ready$248 ;
-  assign \request__valid$251  = i__0__valid;
+  assign \request__payload$254  = i__0__payload;
+  assign i__0__ready = \request__ready$255 ;
+  assign \request__valid$258  = i__0__valid;
   assign doorbell_local__payload = i__1__payload;
   assign i__1__ready = doorbell_local__ready;
   assign doorbell_local__valid = i__1__valid;
   assign o__payload = dma__payload;
   assign dma__ready = o__ready;
   assign o__valid = dma__valid;
-  assign \read__payload$265  = \read__payload$264 ;
-  assign data__payload = \read__payload$264 ;
-  assign \commit__payload$271  = commit__payload;
-  assign \commit__payload$274  = commit__payload;
-  assign \full__payload$277  = full__payload;
-  assign \full__payload$280  = full__payload;
+  assign \read__payload$272  = \read__payload$271 ;
+  assign data__payload = \read__payload$271 ;
+  assign \commit__payload$278  = commit__payload;
+  assign \commit__payload$281  = commit__payload;
+  assign \full__payload$284  = full__payload;
+  assign \full__payload$287  = full__payload;
   assign wanted = \$4 [0];
-  assign \fire__payload$284  = fire__payload;
-  assign \block__payload$291  = block__payload;
-  assign \block__ready$293  = block__ready;
-  assign \block__valid$295  = block__valid;
+  assign \fire__payload$291  = fire__payload;
+  assign \block__payload$298  = block__payload;
+  assign \block__ready$300  = block__ready;
+  assign \block__valid$302  = block__valid;
   assign done__payload = block_done__payload;
-  assign \command_done__payload$301  = command_done__payload;
-  assign a__payload = { \$69 , \$67 , \$68  };
-  assign packet__payload = { \$69 , \$67 , \$68  };
+  assign \command_done__payload$308  = command_done__payload;
+  assign a__payload = { \$95 , \$93 , \$94  };
+  assign packet__payload = { \$95 , \$93 , \$94  };
   assign a__ready = packet__ready;
   assign packet__valid = a__valid;
-  assign doorbell_remote__payload = \b__payload$310 ;
-  assign \b__ready$313  = doorbell_remote__ready;
-  assign doorbell_remote__valid = \b__valid$314 ;
-  assign \o__payload$317  = \dma__payload$316 ;
-  assign \dma__ready$319  = \o__ready$318 ;
-  assign \o__valid$321  = \dma__valid$320 ;
+  assign doorbell_remote__payload = \b__payload$317 ;
+  assign \b__ready$320  = doorbell_remote__ready;
+  assign doorbell_remote__valid = \b__valid$321 ;
+  assign \o__payload$324  = \dma__payload$323 ;
+  assign \dma__ready$326  = \o__ready$325 ;
+  assign \o__valid$328  = \dma__valid$327 ;
   assign remote__payload = producer__payload;
   assign producer__ready = remote__ready;
   assign remote__valid = producer__valid;
-  assign \clear__payload$329  = clear__payload;
-  assign \clear__payload$335  = clear__payload;
-  assign \clear__payload$338  = clear__payload;
-  assign \state_index$355  = state_index;
-  assign \state_start$357  = state_start;
-  assign \state$359  = state;
-  assign \state_done$361  = state_done;
-  assign \cycle$363  = cycle;
-  assign \clear_marks$365  = clear_marks;
-  assign \first_read__payload$367  = first_read__payload;
-  assign \events$371  = { \$66 , \$64 , \$65 , \$63  };
+  assign \clear__payload$336  = clear__payload;
+  assign \clear__payload$342  = clear__payload;
+  assign \clear__payload$345  = clear__payload;
+  assign armed = { plans[75], plans[50], plans[25], plans[0] };
+  assign access = events[0];
+  assign \fixed$366  = fixed;
+  assign \fixed_threshold$368  = fixed_threshold;
+  assign \boundaries__0$370  = boundaries__0;
+  assign \boundaries__1$372  = boundaries__1;
+  assign \boundaries__2$374  = boundaries__2;
+  assign \thresholds__0$376  = thresholds__0;
+  assign \thresholds__1$378  = thresholds__1;
+  assign \thresholds__2$380  = thresholds__2;
+  assign \thresholds__3$382  = thresholds__3;
+  assign threshold = \status$384 [28:13];
+  assign intensity = \status$384 ;
+  assign \state_index$387  = state_index;
+  assign \state_start$389  = state_start;
+  assign \state$391  = state;
+  assign \state_done$393  = state_done;
+  assign \cycle$395  = cycle;
+  assign \clear_marks$397  = clear_marks;
+  assign \first_read__payload$399  = first_read__payload;
+  assign \events$403  = { \$92 , \$90 , \$91 , \$89  };
+  assign dram_events = 6'h00;
   assign s_axil_rdata = r__payload[31:0];
   assign s_axil_rresp = r__payload[33:32];
-  assign s_axi_bid = \b__payload$129 [3:0];
-  assign s_axi_bresp = \b__payload$129 [5:4];
-  assign s_axi_rid = \r__payload$135 [3:0];
-  assign s_axi_rdata = \r__payload$135 [67:4];
-  assign s_axi_rresp = \r__payload$135 [69:68];
-  assign s_axi_rlast = \r__payload$135 [70];
+  assign s_axi_bid = \b__payload$130 [3:0];
+  assign s_axi_bresp = \b__payload$130 [5:4];
+  assign s_axi_rid = \r__payload$136 [3:0];
+  assign s_axi_rdata = \r__payload$136 [67:4];
+  assign s_axi_rresp = \r__payload$136 [69:68];
+  assign s_axi_rlast = \r__payload$136 [70];
   assign link_tx_tdata = tx__payload[63:0];
   assign link_tx_tkeep = tx__payload[71:64];
   assign link_tx_tlast = tx__payload[72];
-  assign m_axi_awid = \aw__payload$144 [0];
-  assign m_axi_awaddr = \aw__payload$144 [32:1];
-  assign m_axi_awlen = \aw__payload$144 [40:33];
-  assign m_axi_awsize = \aw__payload$144 [43:41];
-  assign m_axi_awburst = \aw__payload$144 [45:44];
-  assign m_axi_wdata = \w__payload$147 [63:0];
-  assign m_axi_wstrb = \w__payload$147 [71:64];
-  assign m_axi_wlast = \w__payload$147 [72];
-  assign m_axi_arid = \ar__payload$153 [0];
-  assign m_axi_araddr = \ar__payload$153 [32:1];
-  assign m_axi_arlen = \ar__payload$153 [40:33];
-  assign m_axi_arsize = \ar__payload$153 [43:41];
-  assign m_axi_arburst = \ar__payload$153 [45:44];
+  assign m_axi_awid = \aw__payload$145 [0];
+  assign m_axi_awaddr = \aw__payload$145 [32:1];
+  assign m_axi_awlen = \aw__payload$145 [40:33];
+  assign m_axi_awsize = \aw__payload$145 [43:41];
+  assign m_axi_awburst = \aw__payload$145 [45:44];
+  assign m_axi_wdata = \w__payload$148 [63:0];
+  assign m_axi_wstrb = \w__payload$148 [71:64];
+  assign m_axi_wlast = \w__payload$148 [72];
+  assign m_axi_arid = \ar__payload$154 [0];
+  assign m_axi_araddr = \ar__payload$154 [32:1];
+  assign m_axi_arlen = \ar__payload$154 [40:33];
+  assign m_axi_arsize = \ar__payload$154 [43:41];
+  assign m_axi_arburst = \ar__payload$154 [45:44];
   assign \aw__payload.addr  = s_axil_awaddr;
   assign \w__payload.data  = w__payload[31:0];
   assign \w__payload.strb  = w__payload[35:32];
@@ -2132,54 +2315,54 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \ar__payload.addr  = s_axil_araddr;
   assign \r__payload.data  = r__payload[31:0];
   assign \r__payload.resp  = r__payload[33:32];
-  assign \aw__payload$123.id  = \aw__payload$123 [3:0];
-  assign \aw__payload$123.addr  = \aw__payload$123 [35:4];
-  assign \aw__payload$123.len  = \aw__payload$123 [43:36];
-  assign \aw__payload$123.size  = \aw__payload$123 [46:44];
-  assign \aw__payload$123.burst  = \aw__payload$123 [48:47];
-  assign \aw__payload$123.user  = \aw__payload$123 [67:49];
-  assign \w__payload$126.data  = \w__payload$126 [63:0];
-  assign \w__payload$126.strb  = \w__payload$126 [71:64];
-  assign \w__payload$126.last  = \w__payload$126 [72];
-  assign \b__payload$129.id  = \b__payload$129 [3:0];
-  assign \b__payload$129.resp  = \b__payload$129 [5:4];
-  assign \ar__payload$132.id  = \ar__payload$132 [3:0];
-  assign \ar__payload$132.addr  = \ar__payload$132 [35:4];
-  assign \ar__payload$132.len  = \ar__payload$132 [43:36];
-  assign \ar__payload$132.size  = \ar__payload$132 [46:44];
-  assign \ar__payload$132.burst  = \ar__payload$132 [48:47];
-  assign \ar__payload$132.user  = \ar__payload$132 [67:49];
-  assign \r__payload$135.id  = \r__payload$135 [3:0];
-  assign \r__payload$135.data  = \r__payload$135 [67:4];
-  assign \r__payload$135.resp  = \r__payload$135 [69:68];
-  assign \r__payload$135.last  = \r__payload$135 [70];
+  assign \aw__payload$124.id  = \aw__payload$124 [3:0];
+  assign \aw__payload$124.addr  = \aw__payload$124 [35:4];
+  assign \aw__payload$124.len  = \aw__payload$124 [43:36];
+  assign \aw__payload$124.size  = \aw__payload$124 [46:44];
+  assign \aw__payload$124.burst  = \aw__payload$124 [48:47];
+  assign \aw__payload$124.user  = \aw__payload$124 [67:49];
+  assign \w__payload$127.data  = \w__payload$127 [63:0];
+  assign \w__payload$127.strb  = \w__payload$127 [71:64];
+  assign \w__payload$127.last  = \w__payload$127 [72];
+  assign \b__payload$130.id  = \b__payload$130 [3:0];
+  assign \b__payload$130.resp  = \b__payload$130 [5:4];
+  assign \ar__payload$133.id  = \ar__payload$133 [3:0];
+  assign \ar__payload$133.addr  = \ar__payload$133 [35:4];
+  assign \ar__payload$133.len  = \ar__payload$133 [43:36];
+  assign \ar__payload$133.size  = \ar__payload$133 [46:44];
+  assign \ar__payload$133.burst  = \ar__payload$133 [48:47];
+  assign \ar__payload$133.user  = \ar__payload$133 [67:49];
+  assign \r__payload$136.id  = \r__payload$136 [3:0];
+  assign \r__payload$136.data  = \r__payload$136 [67:4];
+  assign \r__payload$136.resp  = \r__payload$136 [69:68];
+  assign \r__payload$136.last  = \r__payload$136 [70];
   assign \tx__payload.data  = tx__payload[63:0];
   assign \tx__payload.keep  = tx__payload[71:64];
   assign \tx__payload.last  = tx__payload[72];
   assign \rx__payload.data  = rx__payload[63:0];
   assign \rx__payload.keep  = rx__payload[71:64];
   assign \rx__payload.last  = rx__payload[72];
-  assign \aw__payload$144.id  = \aw__payload$144 [0];
-  assign \aw__payload$144.addr  = \aw__payload$144 [32:1];
-  assign \aw__payload$144.len  = \aw__payload$144 [40:33];
-  assign \aw__payload$144.size  = \aw__payload$144 [43:41];
-  assign \aw__payload$144.burst  = \aw__payload$144 [45:44];
-  assign \aw__payload$144.user  = \aw__payload$144 [64:46];
-  assign \w__payload$147.data  = \w__payload$147 [63:0];
-  assign \w__payload$147.strb  = \w__payload$147 [71:64];
-  assign \w__payload$147.last  = \w__payload$147 [72];
-  assign \b__payload$150.id  = \b__payload$150 [0];
-  assign \b__payload$150.resp  = \b__payload$150 [2:1];
-  assign \ar__payload$153.id  = \ar__payload$153 [0];
-  assign \ar__payload$153.addr  = \ar__payload$153 [32:1];
-  assign \ar__payload$153.len  = \ar__payload$153 [40:33];
-  assign \ar__payload$153.size  = \ar__payload$153 [43:41];
-  assign \ar__payload$153.burst  = \ar__payload$153 [45:44];
-  assign \ar__payload$153.user  = \ar__payload$153 [64:46];
-  assign \r__payload$156.id  = \r__payload$156 [0];
-  assign \r__payload$156.data  = \r__payload$156 [64:1];
-  assign \r__payload$156.resp  = \r__payload$156 [66:65];
-  assign \r__payload$156.last  = \r__payload$156 [67];
+  assign \aw__payload$145.id  = \aw__payload$145 [0];
+  assign \aw__payload$145.addr  = \aw__payload$145 [32:1];
+  assign \aw__payload$145.len  = \aw__payload$145 [40:33];
+  assign \aw__payload$145.size  = \aw__payload$145 [43:41];
+  assign \aw__payload$145.burst  = \aw__payload$145 [45:44];
+  assign \aw__payload$145.user  = \aw__payload$145 [64:46];
+  assign \w__payload$148.data  = \w__payload$148 [63:0];
+  assign \w__payload$148.strb  = \w__payload$148 [71:64];
+  assign \w__payload$148.last  = \w__payload$148 [72];
+  assign \b__payload$151.id  = \b__payload$151 [0];
+  assign \b__payload$151.resp  = \b__payload$151 [2:1];
+  assign \ar__payload$154.id  = \ar__payload$154 [0];
+  assign \ar__payload$154.addr  = \ar__payload$154 [32:1];
+  assign \ar__payload$154.len  = \ar__payload$154 [40:33];
+  assign \ar__payload$154.size  = \ar__payload$154 [43:41];
+  assign \ar__payload$154.burst  = \ar__payload$154 [45:44];
+  assign \ar__payload$154.user  = \ar__payload$154 [64:46];
+  assign \r__payload$157.id  = \r__payload$157 [0];
+  assign \r__payload$157.data  = \r__payload$157 [64:1];
+  assign \r__payload$157.resp  = \r__payload$157 [66:65];
+  assign \r__payload$157.last  = \r__payload$157 [67];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -2212,66 +2395,66 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \status[3].epoch  = status[133:130];
   assign \status[3].tiles_done  = status[150:134];
   assign \status[3].commands_done  = status[167:151];
-  assign \status$179[0]  = status[41:0];
-  assign \status$179[0].armed  = status[0];
-  assign \status$179[0].done  = status[1];
-  assign \status$179[0].timed_out  = status[2];
-  assign \status$179[0].clearing  = status[3];
-  assign \status$179[0].epoch  = status[7:4];
-  assign \status$179[0].tiles_done  = status[24:8];
-  assign \status$179[0].commands_done  = status[41:25];
-  assign \status$179[1]  = status[83:42];
-  assign \status$179[1].armed  = status[42];
-  assign \status$179[1].done  = status[43];
-  assign \status$179[1].timed_out  = status[44];
-  assign \status$179[1].clearing  = status[45];
-  assign \status$179[1].epoch  = status[49:46];
-  assign \status$179[1].tiles_done  = status[66:50];
-  assign \status$179[1].commands_done  = status[83:67];
-  assign \status$179[2]  = status[125:84];
-  assign \status$179[2].armed  = status[84];
-  assign \status$179[2].done  = status[85];
-  assign \status$179[2].timed_out  = status[86];
-  assign \status$179[2].clearing  = status[87];
-  assign \status$179[2].epoch  = status[91:88];
-  assign \status$179[2].tiles_done  = status[108:92];
-  assign \status$179[2].commands_done  = status[125:109];
-  assign \status$179[3]  = status[167:126];
-  assign \status$179[3].armed  = status[126];
-  assign \status$179[3].done  = status[127];
-  assign \status$179[3].timed_out  = status[128];
-  assign \status$179[3].clearing  = status[129];
-  assign \status$179[3].epoch  = status[133:130];
-  assign \status$179[3].tiles_done  = status[150:134];
-  assign \status$179[3].commands_done  = status[167:151];
+  assign \status$186[0]  = status[41:0];
+  assign \status$186[0].armed  = status[0];
+  assign \status$186[0].done  = status[1];
+  assign \status$186[0].timed_out  = status[2];
+  assign \status$186[0].clearing  = status[3];
+  assign \status$186[0].epoch  = status[7:4];
+  assign \status$186[0].tiles_done  = status[24:8];
+  assign \status$186[0].commands_done  = status[41:25];
+  assign \status$186[1]  = status[83:42];
+  assign \status$186[1].armed  = status[42];
+  assign \status$186[1].done  = status[43];
+  assign \status$186[1].timed_out  = status[44];
+  assign \status$186[1].clearing  = status[45];
+  assign \status$186[1].epoch  = status[49:46];
+  assign \status$186[1].tiles_done  = status[66:50];
+  assign \status$186[1].commands_done  = status[83:67];
+  assign \status$186[2]  = status[125:84];
+  assign \status$186[2].armed  = status[84];
+  assign \status$186[2].done  = status[85];
+  assign \status$186[2].timed_out  = status[86];
+  assign \status$186[2].clearing  = status[87];
+  assign \status$186[2].epoch  = status[91:88];
+  assign \status$186[2].tiles_done  = status[108:92];
+  assign \status$186[2].commands_done  = status[125:109];
+  assign \status$186[3]  = status[167:126];
+  assign \status$186[3].armed  = status[126];
+  assign \status$186[3].done  = status[127];
+  assign \status$186[3].timed_out  = status[128];
+  assign \status$186[3].clearing  = status[129];
+  assign \status$186[3].epoch  = status[133:130];
+  assign \status$186[3].tiles_done  = status[150:134];
+  assign \status$186[3].commands_done  = status[167:151];
   assign \table__payload.table  = table__payload[2:0];
   assign \table__payload.entry  = table__payload[18:3];
   assign \table__payload.word  = table__payload[22:19];
   assign \table__payload.data  = table__payload[54:23];
-  assign \table__payload$185.table  = table__payload[2:0];
-  assign \table__payload$185.entry  = table__payload[18:3];
-  assign \table__payload$185.word  = table__payload[22:19];
-  assign \table__payload$185.data  = table__payload[54:23];
-  assign \table__payload$188.table  = table__payload[2:0];
-  assign \table__payload$188.entry  = table__payload[18:3];
-  assign \table__payload$188.word  = table__payload[22:19];
-  assign \table__payload$188.data  = table__payload[54:23];
-  assign \table__payload$190.table  = table__payload[2:0];
-  assign \table__payload$190.entry  = table__payload[18:3];
-  assign \table__payload$190.word  = table__payload[22:19];
-  assign \table__payload$190.data  = table__payload[54:23];
   assign \table__payload$192.table  = table__payload[2:0];
   assign \table__payload$192.entry  = table__payload[18:3];
   assign \table__payload$192.word  = table__payload[22:19];
   assign \table__payload$192.data  = table__payload[54:23];
-  assign \table__payload$194.table  = table__payload[2:0];
-  assign \table__payload$194.entry  = table__payload[18:3];
-  assign \table__payload$194.word  = table__payload[22:19];
-  assign \table__payload$194.data  = table__payload[54:23];
-  assign \table__payload$196.table  = table__payload[2:0];
-  assign \table__payload$196.entry  = table__payload[18:3];
-  assign \table__payload$196.word  = table__payload[22:19];
-  assign \table__payload$196.data  = table__payload[54:23];
+  assign \table__payload$195.table  = table__payload[2:0];
+  assign \table__payload$195.entry  = table__payload[18:3];
+  assign \table__payload$195.word  = table__payload[22:19];
+  assign \table__payload$195.data  = table__payload[54:23];
+  assign \table__payload$197.table  = table__payload[2:0];
+  assign \table__payload$197.entry  = table__payload[18:3];
+  assign \table__payload$197.word  = table__payload[22:19];
+  assign \table__payload$197.data  = table__payload[54:23];
+  assign \table__payload$199.table  = table__payload[2:0];
+  assign \table__payload$199.entry  = table__payload[18:3];
+  assign \table__payload$199.word  = table__payload[22:19];
+  assign \table__payload$199.data  = table__payload[54:23];
+  assign \table__payload$201.table  = table__payload[2:0];
+  assign \table__payload$201.entry  = table__payload[18:3];
+  assign \table__payload$201.word  = table__payload[22:19];
+  assign \table__payload$201.data  = table__payload[54:23];
+  assign \table__payload$203.table  = table__payload[2:0];
+  assign \table__payload$203.entry  = table__payload[18:3];
+  assign \table__payload$203.word  = table__payload[22:19];
+  assign \table__payload$203.data  = table__payload[54:23];
   assign \plans[0]  = plans[24:0];
   assign \plans[0].armed  = plans[0];
   assign \plans[0].epoch  = plans[4:1];
@@ -2292,106 +2475,106 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \plans[3].epoch  = plans[79:76];
   assign \plans[3].first_tile  = plans[89:80];
   assign \plans[3].last_tile  = plans[99:90];
-  assign \plans$199[0]  = plans[24:0];
-  assign \plans$199[0].armed  = plans[0];
-  assign \plans$199[0].epoch  = plans[4:1];
-  assign \plans$199[0].first_tile  = plans[14:5];
-  assign \plans$199[0].last_tile  = plans[24:15];
-  assign \plans$199[1]  = plans[49:25];
-  assign \plans$199[1].armed  = plans[25];
-  assign \plans$199[1].epoch  = plans[29:26];
-  assign \plans$199[1].first_tile  = plans[39:30];
-  assign \plans$199[1].last_tile  = plans[49:40];
-  assign \plans$199[2]  = plans[74:50];
-  assign \plans$199[2].armed  = plans[50];
-  assign \plans$199[2].epoch  = plans[54:51];
-  assign \plans$199[2].first_tile  = plans[64:55];
-  assign \plans$199[2].last_tile  = plans[74:65];
-  assign \plans$199[3]  = plans[99:75];
-  assign \plans$199[3].armed  = plans[75];
-  assign \plans$199[3].epoch  = plans[79:76];
-  assign \plans$199[3].first_tile  = plans[89:80];
-  assign \plans$199[3].last_tile  = plans[99:90];
-  assign \plans$200[0]  = plans[24:0];
-  assign \plans$200[0].armed  = plans[0];
-  assign \plans$200[0].epoch  = plans[4:1];
-  assign \plans$200[0].first_tile  = plans[14:5];
-  assign \plans$200[0].last_tile  = plans[24:15];
-  assign \plans$200[1]  = plans[49:25];
-  assign \plans$200[1].armed  = plans[25];
-  assign \plans$200[1].epoch  = plans[29:26];
-  assign \plans$200[1].first_tile  = plans[39:30];
-  assign \plans$200[1].last_tile  = plans[49:40];
-  assign \plans$200[2]  = plans[74:50];
-  assign \plans$200[2].armed  = plans[50];
-  assign \plans$200[2].epoch  = plans[54:51];
-  assign \plans$200[2].first_tile  = plans[64:55];
-  assign \plans$200[2].last_tile  = plans[74:65];
-  assign \plans$200[3]  = plans[99:75];
-  assign \plans$200[3].armed  = plans[75];
-  assign \plans$200[3].epoch  = plans[79:76];
-  assign \plans$200[3].first_tile  = plans[89:80];
-  assign \plans$200[3].last_tile  = plans[99:90];
-  assign \plans$201[0]  = plans[24:0];
-  assign \plans$201[0].armed  = plans[0];
-  assign \plans$201[0].epoch  = plans[4:1];
-  assign \plans$201[0].first_tile  = plans[14:5];
-  assign \plans$201[0].last_tile  = plans[24:15];
-  assign \plans$201[1]  = plans[49:25];
-  assign \plans$201[1].armed  = plans[25];
-  assign \plans$201[1].epoch  = plans[29:26];
-  assign \plans$201[1].first_tile  = plans[39:30];
-  assign \plans$201[1].last_tile  = plans[49:40];
-  assign \plans$201[2]  = plans[74:50];
-  assign \plans$201[2].armed  = plans[50];
-  assign \plans$201[2].epoch  = plans[54:51];
-  assign \plans$201[2].first_tile  = plans[64:55];
-  assign \plans$201[2].last_tile  = plans[74:65];
-  assign \plans$201[3]  = plans[99:75];
-  assign \plans$201[3].armed  = plans[75];
-  assign \plans$201[3].epoch  = plans[79:76];
-  assign \plans$201[3].first_tile  = plans[89:80];
-  assign \plans$201[3].last_tile  = plans[99:90];
-  assign \plans$202[0]  = plans[24:0];
-  assign \plans$202[0].armed  = plans[0];
-  assign \plans$202[0].epoch  = plans[4:1];
-  assign \plans$202[0].first_tile  = plans[14:5];
-  assign \plans$202[0].last_tile  = plans[24:15];
-  assign \plans$202[1]  = plans[49:25];
-  assign \plans$202[1].armed  = plans[25];
-  assign \plans$202[1].epoch  = plans[29:26];
-  assign \plans$202[1].first_tile  = plans[39:30];
-  assign \plans$202[1].last_tile  = plans[49:40];
-  assign \plans$202[2]  = plans[74:50];
-  assign \plans$202[2].armed  = plans[50];
-  assign \plans$202[2].epoch  = plans[54:51];
-  assign \plans$202[2].first_tile  = plans[64:55];
-  assign \plans$202[2].last_tile  = plans[74:65];
-  assign \plans$202[3]  = plans[99:75];
-  assign \plans$202[3].armed  = plans[75];
-  assign \plans$202[3].epoch  = plans[79:76];
-  assign \plans$202[3].first_tile  = plans[89:80];
-  assign \plans$202[3].last_tile  = plans[99:90];
-  assign \plans$203[0]  = plans[24:0];
-  assign \plans$203[0].armed  = plans[0];
-  assign \plans$203[0].epoch  = plans[4:1];
-  assign \plans$203[0].first_tile  = plans[14:5];
-  assign \plans$203[0].last_tile  = plans[24:15];
-  assign \plans$203[1]  = plans[49:25];
-  assign \plans$203[1].armed  = plans[25];
-  assign \plans$203[1].epoch  = plans[29:26];
-  assign \plans$203[1].first_tile  = plans[39:30];
-  assign \plans$203[1].last_tile  = plans[49:40];
-  assign \plans$203[2]  = plans[74:50];
-  assign \plans$203[2].armed  = plans[50];
-  assign \plans$203[2].epoch  = plans[54:51];
-  assign \plans$203[2].first_tile  = plans[64:55];
-  assign \plans$203[2].last_tile  = plans[74:65];
-  assign \plans$203[3]  = plans[99:75];
-  assign \plans$203[3].armed  = plans[75];
-  assign \plans$203[3].epoch  = plans[79:76];
-  assign \plans$203[3].first_tile  = plans[89:80];
-  assign \plans$203[3].last_tile  = plans[99:90];
+  assign \plans$206[0]  = plans[24:0];
+  assign \plans$206[0].armed  = plans[0];
+  assign \plans$206[0].epoch  = plans[4:1];
+  assign \plans$206[0].first_tile  = plans[14:5];
+  assign \plans$206[0].last_tile  = plans[24:15];
+  assign \plans$206[1]  = plans[49:25];
+  assign \plans$206[1].armed  = plans[25];
+  assign \plans$206[1].epoch  = plans[29:26];
+  assign \plans$206[1].first_tile  = plans[39:30];
+  assign \plans$206[1].last_tile  = plans[49:40];
+  assign \plans$206[2]  = plans[74:50];
+  assign \plans$206[2].armed  = plans[50];
+  assign \plans$206[2].epoch  = plans[54:51];
+  assign \plans$206[2].first_tile  = plans[64:55];
+  assign \plans$206[2].last_tile  = plans[74:65];
+  assign \plans$206[3]  = plans[99:75];
+  assign \plans$206[3].armed  = plans[75];
+  assign \plans$206[3].epoch  = plans[79:76];
+  assign \plans$206[3].first_tile  = plans[89:80];
+  assign \plans$206[3].last_tile  = plans[99:90];
+  assign \plans$207[0]  = plans[24:0];
+  assign \plans$207[0].armed  = plans[0];
+  assign \plans$207[0].epoch  = plans[4:1];
+  assign \plans$207[0].first_tile  = plans[14:5];
+  assign \plans$207[0].last_tile  = plans[24:15];
+  assign \plans$207[1]  = plans[49:25];
+  assign \plans$207[1].armed  = plans[25];
+  assign \plans$207[1].epoch  = plans[29:26];
+  assign \plans$207[1].first_tile  = plans[39:30];
+  assign \plans$207[1].last_tile  = plans[49:40];
+  assign \plans$207[2]  = plans[74:50];
+  assign \plans$207[2].armed  = plans[50];
+  assign \plans$207[2].epoch  = plans[54:51];
+  assign \plans$207[2].first_tile  = plans[64:55];
+  assign \plans$207[2].last_tile  = plans[74:65];
+  assign \plans$207[3]  = plans[99:75];
+  assign \plans$207[3].armed  = plans[75];
+  assign \plans$207[3].epoch  = plans[79:76];
+  assign \plans$207[3].first_tile  = plans[89:80];
+  assign \plans$207[3].last_tile  = plans[99:90];
+  assign \plans$208[0]  = plans[24:0];
+  assign \plans$208[0].armed  = plans[0];
+  assign \plans$208[0].epoch  = plans[4:1];
+  assign \plans$208[0].first_tile  = plans[14:5];
+  assign \plans$208[0].last_tile  = plans[24:15];
+  assign \plans$208[1]  = plans[49:25];
+  assign \plans$208[1].armed  = plans[25];
+  assign \plans$208[1].epoch  = plans[29:26];
+  assign \plans$208[1].first_tile  = plans[39:30];
+  assign \plans$208[1].last_tile  = plans[49:40];
+  assign \plans$208[2]  = plans[74:50];
+  assign \plans$208[2].armed  = plans[50];
+  assign \plans$208[2].epoch  = plans[54:51];
+  assign \plans$208[2].first_tile  = plans[64:55];
+  assign \plans$208[2].last_tile  = plans[74:65];
+  assign \plans$208[3]  = plans[99:75];
+  assign \plans$208[3].armed  = plans[75];
+  assign \plans$208[3].epoch  = plans[79:76];
+  assign \plans$208[3].first_tile  = plans[89:80];
+  assign \plans$208[3].last_tile  = plans[99:90];
+  assign \plans$209[0]  = plans[24:0];
+  assign \plans$209[0].armed  = plans[0];
+  assign \plans$209[0].epoch  = plans[4:1];
+  assign \plans$209[0].first_tile  = plans[14:5];
+  assign \plans$209[0].last_tile  = plans[24:15];
+  assign \plans$209[1]  = plans[49:25];
+  assign \plans$209[1].armed  = plans[25];
+  assign \plans$209[1].epoch  = plans[29:26];
+  assign \plans$209[1].first_tile  = plans[39:30];
+  assign \plans$209[1].last_tile  = plans[49:40];
+  assign \plans$209[2]  = plans[74:50];
+  assign \plans$209[2].armed  = plans[50];
+  assign \plans$209[2].epoch  = plans[54:51];
+  assign \plans$209[2].first_tile  = plans[64:55];
+  assign \plans$209[2].last_tile  = plans[74:65];
+  assign \plans$209[3]  = plans[99:75];
+  assign \plans$209[3].armed  = plans[75];
+  assign \plans$209[3].epoch  = plans[79:76];
+  assign \plans$209[3].first_tile  = plans[89:80];
+  assign \plans$209[3].last_tile  = plans[99:90];
+  assign \plans$210[0]  = plans[24:0];
+  assign \plans$210[0].armed  = plans[0];
+  assign \plans$210[0].epoch  = plans[4:1];
+  assign \plans$210[0].first_tile  = plans[14:5];
+  assign \plans$210[0].last_tile  = plans[24:15];
+  assign \plans$210[1]  = plans[49:25];
+  assign \plans$210[1].armed  = plans[25];
+  assign \plans$210[1].epoch  = plans[29:26];
+  assign \plans$210[1].first_tile  = plans[39:30];
+  assign \plans$210[1].last_tile  = plans[49:40];
+  assign \plans$210[2]  = plans[74:50];
+  assign \plans$210[2].armed  = plans[50];
+  assign \plans$210[2].epoch  = plans[54:51];
+  assign \plans$210[2].first_tile  = plans[64:55];
+  assign \plans$210[2].last_tile  = plans[74:65];
+  assign \plans$210[3]  = plans[99:75];
+  assign \plans$210[3].armed  = plans[75];
+  assign \plans$210[3].epoch  = plans[79:76];
+  assign \plans$210[3].first_tile  = plans[89:80];
+  assign \plans$210[3].last_tile  = plans[99:90];
   assign \error__0__payload.cause  = error__0__payload[3:0];
   assign \error__0__payload.address  = error__0__payload[35:4];
   assign \error__0__payload.tile  = error__0__payload[67:36];
@@ -2416,14 +2599,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \error__1__payload.tile.slot  = error__1__payload[48:39];
   assign \error__1__payload.tile.wg  = error__1__payload[64:49];
   assign \error__1__payload.tile.wf  = error__1__payload[67:65];
-  assign \error__payload$209.cause  = error__1__payload[3:0];
-  assign \error__payload$209.address  = error__1__payload[35:4];
-  assign \error__payload$209.tile  = error__1__payload[67:36];
-  assign \error__payload$209.tile.tracked  = error__1__payload[36];
-  assign \error__payload$209.tile.plan  = error__1__payload[38:37];
-  assign \error__payload$209.tile.slot  = error__1__payload[48:39];
-  assign \error__payload$209.tile.wg  = error__1__payload[64:49];
-  assign \error__payload$209.tile.wf  = error__1__payload[67:65];
+  assign \error__payload$216.cause  = error__1__payload[3:0];
+  assign \error__payload$216.address  = error__1__payload[35:4];
+  assign \error__payload$216.tile  = error__1__payload[67:36];
+  assign \error__payload$216.tile.tracked  = error__1__payload[36];
+  assign \error__payload$216.tile.plan  = error__1__payload[38:37];
+  assign \error__payload$216.tile.slot  = error__1__payload[48:39];
+  assign \error__payload$216.tile.wg  = error__1__payload[64:49];
+  assign \error__payload$216.tile.wf  = error__1__payload[67:65];
   assign \error__2__payload.cause  = error__2__payload[3:0];
   assign \error__2__payload.address  = error__2__payload[35:4];
   assign \error__2__payload.tile  = error__2__payload[67:36];
@@ -2432,14 +2615,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \error__2__payload.tile.slot  = error__2__payload[48:39];
   assign \error__2__payload.tile.wg  = error__2__payload[64:49];
   assign \error__2__payload.tile.wf  = error__2__payload[67:65];
-  assign \error__payload$213.cause  = error__2__payload[3:0];
-  assign \error__payload$213.address  = error__2__payload[35:4];
-  assign \error__payload$213.tile  = error__2__payload[67:36];
-  assign \error__payload$213.tile.tracked  = error__2__payload[36];
-  assign \error__payload$213.tile.plan  = error__2__payload[38:37];
-  assign \error__payload$213.tile.slot  = error__2__payload[48:39];
-  assign \error__payload$213.tile.wg  = error__2__payload[64:49];
-  assign \error__payload$213.tile.wf  = error__2__payload[67:65];
+  assign \error__payload$220.cause  = error__2__payload[3:0];
+  assign \error__payload$220.address  = error__2__payload[35:4];
+  assign \error__payload$220.tile  = error__2__payload[67:36];
+  assign \error__payload$220.tile.tracked  = error__2__payload[36];
+  assign \error__payload$220.tile.plan  = error__2__payload[38:37];
+  assign \error__payload$220.tile.slot  = error__2__payload[48:39];
+  assign \error__payload$220.tile.wg  = error__2__payload[64:49];
+  assign \error__payload$220.tile.wf  = error__2__payload[67:65];
   assign \error__3__payload.cause  = error__3__payload[3:0];
   assign \error__3__payload.address  = error__3__payload[35:4];
   assign \error__3__payload.tile  = error__3__payload[67:36];
@@ -2448,14 +2631,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \error__3__payload.tile.slot  = error__3__payload[48:39];
   assign \error__3__payload.tile.wg  = error__3__payload[64:49];
   assign \error__3__payload.tile.wf  = error__3__payload[67:65];
-  assign \error__payload$217.cause  = error__3__payload[3:0];
-  assign \error__payload$217.address  = error__3__payload[35:4];
-  assign \error__payload$217.tile  = error__3__payload[67:36];
-  assign \error__payload$217.tile.tracked  = error__3__payload[36];
-  assign \error__payload$217.tile.plan  = error__3__payload[38:37];
-  assign \error__payload$217.tile.slot  = error__3__payload[48:39];
-  assign \error__payload$217.tile.wg  = error__3__payload[64:49];
-  assign \error__payload$217.tile.wf  = error__3__payload[67:65];
+  assign \error__payload$224.cause  = error__3__payload[3:0];
+  assign \error__payload$224.address  = error__3__payload[35:4];
+  assign \error__payload$224.tile  = error__3__payload[67:36];
+  assign \error__payload$224.tile.tracked  = error__3__payload[36];
+  assign \error__payload$224.tile.plan  = error__3__payload[38:37];
+  assign \error__payload$224.tile.slot  = error__3__payload[48:39];
+  assign \error__payload$224.tile.wg  = error__3__payload[64:49];
+  assign \error__payload$224.tile.wf  = error__3__payload[67:65];
   assign \error__4__payload.cause  = error__4__payload[3:0];
   assign \error__4__payload.address  = error__4__payload[35:4];
   assign \error__4__payload.tile  = error__4__payload[67:36];
@@ -2464,14 +2647,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \error__4__payload.tile.slot  = error__4__payload[48:39];
   assign \error__4__payload.tile.wg  = error__4__payload[64:49];
   assign \error__4__payload.tile.wf  = error__4__payload[67:65];
-  assign \error__payload$221.cause  = error__4__payload[3:0];
-  assign \error__payload$221.address  = error__4__payload[35:4];
-  assign \error__payload$221.tile  = error__4__payload[67:36];
-  assign \error__payload$221.tile.tracked  = error__4__payload[36];
-  assign \error__payload$221.tile.plan  = error__4__payload[38:37];
-  assign \error__payload$221.tile.slot  = error__4__payload[48:39];
-  assign \error__payload$221.tile.wg  = error__4__payload[64:49];
-  assign \error__payload$221.tile.wf  = error__4__payload[67:65];
+  assign \error__payload$228.cause  = error__4__payload[3:0];
+  assign \error__payload$228.address  = error__4__payload[35:4];
+  assign \error__payload$228.tile  = error__4__payload[67:36];
+  assign \error__payload$228.tile.tracked  = error__4__payload[36];
+  assign \error__payload$228.tile.plan  = error__4__payload[38:37];
+  assign \error__payload$228.tile.slot  = error__4__payload[48:39];
+  assign \error__payload$228.tile.wg  = error__4__payload[64:49];
+  assign \error__payload$228.tile.wf  = error__4__payload[67:65];
   assign \error__5__payload.cause  = error__5__payload[3:0];
   assign \error__5__payload.address  = error__5__payload[35:4];
   assign \error__5__payload.tile  = error__5__payload[67:36];
@@ -2480,14 +2663,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \error__5__payload.tile.slot  = error__5__payload[48:39];
   assign \error__5__payload.tile.wg  = error__5__payload[64:49];
   assign \error__5__payload.tile.wf  = error__5__payload[67:65];
-  assign \error__payload$225.cause  = error__5__payload[3:0];
-  assign \error__payload$225.address  = error__5__payload[35:4];
-  assign \error__payload$225.tile  = error__5__payload[67:36];
-  assign \error__payload$225.tile.tracked  = error__5__payload[36];
-  assign \error__payload$225.tile.plan  = error__5__payload[38:37];
-  assign \error__payload$225.tile.slot  = error__5__payload[48:39];
-  assign \error__payload$225.tile.wg  = error__5__payload[64:49];
-  assign \error__payload$225.tile.wf  = error__5__payload[67:65];
+  assign \error__payload$232.cause  = error__5__payload[3:0];
+  assign \error__payload$232.address  = error__5__payload[35:4];
+  assign \error__payload$232.tile  = error__5__payload[67:36];
+  assign \error__payload$232.tile.tracked  = error__5__payload[36];
+  assign \error__payload$232.tile.plan  = error__5__payload[38:37];
+  assign \error__payload$232.tile.slot  = error__5__payload[48:39];
+  assign \error__payload$232.tile.wg  = error__5__payload[64:49];
+  assign \error__payload$232.tile.wf  = error__5__payload[67:65];
   assign \compute__payload.op  = compute__payload[1:0];
   assign \compute__payload.dtype  = compute__payload[3:2];
   assign \compute__payload.source  = compute__payload[5:4];
@@ -2507,25 +2690,25 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \compute__payload.tile.slot  = compute__payload[145:136];
   assign \compute__payload.tile.wg  = compute__payload[161:146];
   assign \compute__payload.tile.wf  = compute__payload[164:162];
-  assign \compute__payload$229.op  = compute__payload[1:0];
-  assign \compute__payload$229.dtype  = compute__payload[3:2];
-  assign \compute__payload$229.source  = compute__payload[5:4];
-  assign \compute__payload$229.tag  = compute__payload[8:6];
-  assign \compute__payload$229.last  = compute__payload[9];
-  assign \compute__payload$229.address  = compute__payload[41:10];
-  assign \compute__payload$229.data  = compute__payload[105:42];
-  assign \compute__payload$229.strobe  = compute__payload[113:106];
-  assign \compute__payload$229.touch  = compute__payload[132:114];
-  assign \compute__payload$229.touch.enable  = compute__payload[114];
-  assign \compute__payload$229.touch.parity  = compute__payload[115];
-  assign \compute__payload$229.touch.writer  = compute__payload[116];
-  assign \compute__payload$229.touch.index  = compute__payload[132:117];
-  assign \compute__payload$229.tile  = compute__payload[164:133];
-  assign \compute__payload$229.tile.tracked  = compute__payload[133];
-  assign \compute__payload$229.tile.plan  = compute__payload[135:134];
-  assign \compute__payload$229.tile.slot  = compute__payload[145:136];
-  assign \compute__payload$229.tile.wg  = compute__payload[161:146];
-  assign \compute__payload$229.tile.wf  = compute__payload[164:162];
+  assign \compute__payload$236.op  = compute__payload[1:0];
+  assign \compute__payload$236.dtype  = compute__payload[3:2];
+  assign \compute__payload$236.source  = compute__payload[5:4];
+  assign \compute__payload$236.tag  = compute__payload[8:6];
+  assign \compute__payload$236.last  = compute__payload[9];
+  assign \compute__payload$236.address  = compute__payload[41:10];
+  assign \compute__payload$236.data  = compute__payload[105:42];
+  assign \compute__payload$236.strobe  = compute__payload[113:106];
+  assign \compute__payload$236.touch  = compute__payload[132:114];
+  assign \compute__payload$236.touch.enable  = compute__payload[114];
+  assign \compute__payload$236.touch.parity  = compute__payload[115];
+  assign \compute__payload$236.touch.writer  = compute__payload[116];
+  assign \compute__payload$236.touch.index  = compute__payload[132:117];
+  assign \compute__payload$236.tile  = compute__payload[164:133];
+  assign \compute__payload$236.tile.tracked  = compute__payload[133];
+  assign \compute__payload$236.tile.plan  = compute__payload[135:134];
+  assign \compute__payload$236.tile.slot  = compute__payload[145:136];
+  assign \compute__payload$236.tile.wg  = compute__payload[161:146];
+  assign \compute__payload$236.tile.wf  = compute__payload[164:162];
   assign \ingress__payload.op  = ingress__payload[1:0];
   assign \ingress__payload.dtype  = ingress__payload[3:2];
   assign \ingress__payload.source  = ingress__payload[5:4];
@@ -2587,25 +2770,25 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \i__0__payload.tile.slot  = i__0__payload[145:136];
   assign \i__0__payload.tile.wg  = i__0__payload[161:146];
   assign \i__0__payload.tile.wf  = i__0__payload[164:162];
-  assign \request__payload$247.op  = i__0__payload[1:0];
-  assign \request__payload$247.dtype  = i__0__payload[3:2];
-  assign \request__payload$247.source  = i__0__payload[5:4];
-  assign \request__payload$247.tag  = i__0__payload[8:6];
-  assign \request__payload$247.last  = i__0__payload[9];
-  assign \request__payload$247.address  = i__0__payload[41:10];
-  assign \request__payload$247.data  = i__0__payload[105:42];
-  assign \request__payload$247.strobe  = i__0__payload[113:106];
-  assign \request__payload$247.touch  = i__0__payload[132:114];
-  assign \request__payload$247.touch.enable  = i__0__payload[114];
-  assign \request__payload$247.touch.parity  = i__0__payload[115];
-  assign \request__payload$247.touch.writer  = i__0__payload[116];
-  assign \request__payload$247.touch.index  = i__0__payload[132:117];
-  assign \request__payload$247.tile  = i__0__payload[164:133];
-  assign \request__payload$247.tile.tracked  = i__0__payload[133];
-  assign \request__payload$247.tile.plan  = i__0__payload[135:134];
-  assign \request__payload$247.tile.slot  = i__0__payload[145:136];
-  assign \request__payload$247.tile.wg  = i__0__payload[161:146];
-  assign \request__payload$247.tile.wf  = i__0__payload[164:162];
+  assign \request__payload$254.op  = i__0__payload[1:0];
+  assign \request__payload$254.dtype  = i__0__payload[3:2];
+  assign \request__payload$254.source  = i__0__payload[5:4];
+  assign \request__payload$254.tag  = i__0__payload[8:6];
+  assign \request__payload$254.last  = i__0__payload[9];
+  assign \request__payload$254.address  = i__0__payload[41:10];
+  assign \request__payload$254.data  = i__0__payload[105:42];
+  assign \request__payload$254.strobe  = i__0__payload[113:106];
+  assign \request__payload$254.touch  = i__0__payload[132:114];
+  assign \request__payload$254.touch.enable  = i__0__payload[114];
+  assign \request__payload$254.touch.parity  = i__0__payload[115];
+  assign \request__payload$254.touch.writer  = i__0__payload[116];
+  assign \request__payload$254.touch.index  = i__0__payload[132:117];
+  assign \request__payload$254.tile  = i__0__payload[164:133];
+  assign \request__payload$254.tile.tracked  = i__0__payload[133];
+  assign \request__payload$254.tile.plan  = i__0__payload[135:134];
+  assign \request__payload$254.tile.slot  = i__0__payload[145:136];
+  assign \request__payload$254.tile.wg  = i__0__payload[161:146];
+  assign \request__payload$254.tile.wf  = i__0__payload[164:162];
   assign \i__1__payload.op  = i__1__payload[1:0];
   assign \i__1__payload.dtype  = i__1__payload[3:2];
   assign \i__1__payload.source  = i__1__payload[5:4];
@@ -2682,18 +2865,18 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \o__payload.tile.slot  = dma__payload[145:136];
   assign \o__payload.tile.wg  = dma__payload[161:146];
   assign \o__payload.tile.wf  = dma__payload[164:162];
-  assign \read__payload$264.source  = \read__payload$264 [1:0];
-  assign \read__payload$264.last  = \read__payload$264 [2];
-  assign \read__payload$264.error  = \read__payload$264 [3];
-  assign \read__payload$264.data  = \read__payload$264 [67:4];
-  assign \read__payload$265.source  = \read__payload$264 [1:0];
-  assign \read__payload$265.last  = \read__payload$264 [2];
-  assign \read__payload$265.error  = \read__payload$264 [3];
-  assign \read__payload$265.data  = \read__payload$264 [67:4];
-  assign \data__payload.source  = \read__payload$264 [1:0];
-  assign \data__payload.last  = \read__payload$264 [2];
-  assign \data__payload.error  = \read__payload$264 [3];
-  assign \data__payload.data  = \read__payload$264 [67:4];
+  assign \read__payload$271.source  = \read__payload$271 [1:0];
+  assign \read__payload$271.last  = \read__payload$271 [2];
+  assign \read__payload$271.error  = \read__payload$271 [3];
+  assign \read__payload$271.data  = \read__payload$271 [67:4];
+  assign \read__payload$272.source  = \read__payload$271 [1:0];
+  assign \read__payload$272.last  = \read__payload$271 [2];
+  assign \read__payload$272.error  = \read__payload$271 [3];
+  assign \read__payload$272.data  = \read__payload$271 [67:4];
+  assign \data__payload.source  = \read__payload$271 [1:0];
+  assign \data__payload.last  = \read__payload$271 [2];
+  assign \data__payload.error  = \read__payload$271 [3];
+  assign \data__payload.data  = \read__payload$271 [67:4];
   assign \commit__payload.source  = commit__payload[1:0];
   assign \commit__payload.tag  = commit__payload[4:2];
   assign \commit__payload.last  = commit__payload[5];
@@ -2706,52 +2889,52 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \commit__payload.tile.slot  = commit__payload[55:46];
   assign \commit__payload.tile.wg  = commit__payload[71:56];
   assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$271.source  = commit__payload[1:0];
-  assign \commit__payload$271.tag  = commit__payload[4:2];
-  assign \commit__payload$271.last  = commit__payload[5];
-  assign \commit__payload$271.error  = commit__payload[6];
-  assign \commit__payload$271.bytes  = commit__payload[10:7];
-  assign \commit__payload$271.address  = commit__payload[42:11];
-  assign \commit__payload$271.tile  = commit__payload[74:43];
-  assign \commit__payload$271.tile.tracked  = commit__payload[43];
-  assign \commit__payload$271.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$271.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$271.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$271.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$274.source  = commit__payload[1:0];
-  assign \commit__payload$274.tag  = commit__payload[4:2];
-  assign \commit__payload$274.last  = commit__payload[5];
-  assign \commit__payload$274.error  = commit__payload[6];
-  assign \commit__payload$274.bytes  = commit__payload[10:7];
-  assign \commit__payload$274.address  = commit__payload[42:11];
-  assign \commit__payload$274.tile  = commit__payload[74:43];
-  assign \commit__payload$274.tile.tracked  = commit__payload[43];
-  assign \commit__payload$274.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$274.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$274.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$274.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$278.source  = commit__payload[1:0];
+  assign \commit__payload$278.tag  = commit__payload[4:2];
+  assign \commit__payload$278.last  = commit__payload[5];
+  assign \commit__payload$278.error  = commit__payload[6];
+  assign \commit__payload$278.bytes  = commit__payload[10:7];
+  assign \commit__payload$278.address  = commit__payload[42:11];
+  assign \commit__payload$278.tile  = commit__payload[74:43];
+  assign \commit__payload$278.tile.tracked  = commit__payload[43];
+  assign \commit__payload$278.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$278.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$278.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$278.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$281.source  = commit__payload[1:0];
+  assign \commit__payload$281.tag  = commit__payload[4:2];
+  assign \commit__payload$281.last  = commit__payload[5];
+  assign \commit__payload$281.error  = commit__payload[6];
+  assign \commit__payload$281.bytes  = commit__payload[10:7];
+  assign \commit__payload$281.address  = commit__payload[42:11];
+  assign \commit__payload$281.tile  = commit__payload[74:43];
+  assign \commit__payload$281.tile.tracked  = commit__payload[43];
+  assign \commit__payload$281.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$281.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$281.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$281.tile.wf  = commit__payload[74:72];
   assign \full__payload.plan  = full__payload[1:0];
   assign \full__payload.slot  = full__payload[11:2];
   assign \full__payload.command  = full__payload[27:12];
   assign \full__payload.stamp  = full__payload[51:28];
-  assign \full__payload$277.plan  = full__payload[1:0];
-  assign \full__payload$277.slot  = full__payload[11:2];
-  assign \full__payload$277.command  = full__payload[27:12];
-  assign \full__payload$277.stamp  = full__payload[51:28];
-  assign \full__payload$280.plan  = full__payload[1:0];
-  assign \full__payload$280.slot  = full__payload[11:2];
-  assign \full__payload$280.command  = full__payload[27:12];
-  assign \full__payload$280.stamp  = full__payload[51:28];
+  assign \full__payload$284.plan  = full__payload[1:0];
+  assign \full__payload$284.slot  = full__payload[11:2];
+  assign \full__payload$284.command  = full__payload[27:12];
+  assign \full__payload$284.stamp  = full__payload[51:28];
+  assign \full__payload$287.plan  = full__payload[1:0];
+  assign \full__payload$287.slot  = full__payload[11:2];
+  assign \full__payload$287.command  = full__payload[27:12];
+  assign \full__payload$287.stamp  = full__payload[51:28];
   assign \fire__payload.plan  = fire__payload[1:0];
   assign \fire__payload.route  = fire__payload[4:2];
   assign \fire__payload.first  = fire__payload[14:5];
   assign \fire__payload.count  = fire__payload[25:15];
   assign \fire__payload.stamp  = fire__payload[49:26];
-  assign \fire__payload$284.plan  = fire__payload[1:0];
-  assign \fire__payload$284.route  = fire__payload[4:2];
-  assign \fire__payload$284.first  = fire__payload[14:5];
-  assign \fire__payload$284.count  = fire__payload[25:15];
-  assign \fire__payload$284.stamp  = fire__payload[49:26];
+  assign \fire__payload$291.plan  = fire__payload[1:0];
+  assign \fire__payload$291.route  = fire__payload[4:2];
+  assign \fire__payload$291.first  = fire__payload[14:5];
+  assign \fire__payload$291.count  = fire__payload[25:15];
+  assign \fire__payload$291.stamp  = fire__payload[49:26];
   assign \block__payload.source  = block__payload[31:0];
   assign \block__payload.destination  = block__payload[63:32];
   assign \block__payload.rows  = block__payload[79:64];
@@ -2768,22 +2951,22 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \block__payload.first  = block__payload[198];
   assign \block__payload.last  = block__payload[199];
   assign \block__payload.stamp  = block__payload[223:200];
-  assign \block__payload$291.source  = block__payload[31:0];
-  assign \block__payload$291.destination  = block__payload[63:32];
-  assign \block__payload$291.rows  = block__payload[79:64];
-  assign \block__payload$291.row_bytes  = block__payload[103:80];
-  assign \block__payload$291.source_pitch  = block__payload[135:104];
-  assign \block__payload$291.destination_pitch  = block__payload[167:136];
-  assign \block__payload$291.op  = block__payload[169:168];
-  assign \block__payload$291.dtype  = block__payload[171:170];
-  assign \block__payload$291.tracked  = block__payload[172];
-  assign \block__payload$291.plan  = block__payload[174:173];
-  assign \block__payload$291.epoch  = block__payload[178:175];
-  assign \block__payload$291.wg  = block__payload[194:179];
-  assign \block__payload$291.wf  = block__payload[197:195];
-  assign \block__payload$291.first  = block__payload[198];
-  assign \block__payload$291.last  = block__payload[199];
-  assign \block__payload$291.stamp  = block__payload[223:200];
+  assign \block__payload$298.source  = block__payload[31:0];
+  assign \block__payload$298.destination  = block__payload[63:32];
+  assign \block__payload$298.rows  = block__payload[79:64];
+  assign \block__payload$298.row_bytes  = block__payload[103:80];
+  assign \block__payload$298.source_pitch  = block__payload[135:104];
+  assign \block__payload$298.destination_pitch  = block__payload[167:136];
+  assign \block__payload$298.op  = block__payload[169:168];
+  assign \block__payload$298.dtype  = block__payload[171:170];
+  assign \block__payload$298.tracked  = block__payload[172];
+  assign \block__payload$298.plan  = block__payload[174:173];
+  assign \block__payload$298.epoch  = block__payload[178:175];
+  assign \block__payload$298.wg  = block__payload[194:179];
+  assign \block__payload$298.wf  = block__payload[197:195];
+  assign \block__payload$298.first  = block__payload[198];
+  assign \block__payload$298.last  = block__payload[199];
+  assign \block__payload$298.stamp  = block__payload[223:200];
   assign \block_done__payload.plan  = block_done__payload[1:0];
   assign \block_done__payload.last  = block_done__payload[2];
   assign \block_done__payload.error  = block_done__payload[3];
@@ -2791,73 +2974,73 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \done__payload.last  = block_done__payload[2];
   assign \done__payload.error  = block_done__payload[3];
   assign \command_done__payload.plan  = command_done__payload;
-  assign \command_done__payload$301.plan  = command_done__payload;
-  assign \a__payload.op  = \$68 [1:0];
-  assign \a__payload.dtype  = \$68 [3:2];
-  assign \a__payload.tracked  = \$68 [4];
-  assign \a__payload.plan  = \$68 [6:5];
-  assign \a__payload.epoch  = \$68 [10:7];
-  assign \a__payload.wg  = \$68 [26:11];
-  assign \a__payload.wf  = \$68 [29:27];
-  assign \a__payload.address  = \$67 ;
-  assign \a__payload.data  = \$69 [63:0];
-  assign \a__payload.strobe  = \$69 [71:64];
-  assign \a__payload.last  = \$69 [72];
-  assign \packet__payload.op  = \$68 [1:0];
-  assign \packet__payload.dtype  = \$68 [3:2];
-  assign \packet__payload.tracked  = \$68 [4];
-  assign \packet__payload.plan  = \$68 [6:5];
-  assign \packet__payload.epoch  = \$68 [10:7];
-  assign \packet__payload.wg  = \$68 [26:11];
-  assign \packet__payload.wf  = \$68 [29:27];
-  assign \packet__payload.address  = \$67 ;
-  assign \packet__payload.data  = \$69 [63:0];
-  assign \packet__payload.strobe  = \$69 [71:64];
-  assign \packet__payload.last  = \$69 [72];
-  assign \b__payload$310.op  = \b__payload$310 [1:0];
-  assign \b__payload$310.dtype  = \b__payload$310 [3:2];
-  assign \b__payload$310.tracked  = \b__payload$310 [4];
-  assign \b__payload$310.plan  = \b__payload$310 [6:5];
-  assign \b__payload$310.epoch  = \b__payload$310 [10:7];
-  assign \b__payload$310.wg  = \b__payload$310 [26:11];
-  assign \b__payload$310.wf  = \b__payload$310 [29:27];
-  assign \b__payload$310.address  = \b__payload$310 [61:30];
-  assign \b__payload$310.data  = \b__payload$310 [125:62];
-  assign \b__payload$310.strobe  = \b__payload$310 [133:126];
-  assign \b__payload$310.last  = \b__payload$310 [134];
-  assign \doorbell_remote__payload.op  = \b__payload$310 [1:0];
-  assign \doorbell_remote__payload.dtype  = \b__payload$310 [3:2];
-  assign \doorbell_remote__payload.tracked  = \b__payload$310 [4];
-  assign \doorbell_remote__payload.plan  = \b__payload$310 [6:5];
-  assign \doorbell_remote__payload.epoch  = \b__payload$310 [10:7];
-  assign \doorbell_remote__payload.wg  = \b__payload$310 [26:11];
-  assign \doorbell_remote__payload.wf  = \b__payload$310 [29:27];
-  assign \doorbell_remote__payload.address  = \b__payload$310 [61:30];
-  assign \doorbell_remote__payload.data  = \b__payload$310 [125:62];
-  assign \doorbell_remote__payload.strobe  = \b__payload$310 [133:126];
-  assign \doorbell_remote__payload.last  = \b__payload$310 [134];
-  assign \dma__payload$316.op  = \dma__payload$316 [1:0];
-  assign \dma__payload$316.dtype  = \dma__payload$316 [3:2];
-  assign \dma__payload$316.tracked  = \dma__payload$316 [4];
-  assign \dma__payload$316.plan  = \dma__payload$316 [6:5];
-  assign \dma__payload$316.epoch  = \dma__payload$316 [10:7];
-  assign \dma__payload$316.wg  = \dma__payload$316 [26:11];
-  assign \dma__payload$316.wf  = \dma__payload$316 [29:27];
-  assign \dma__payload$316.address  = \dma__payload$316 [61:30];
-  assign \dma__payload$316.data  = \dma__payload$316 [125:62];
-  assign \dma__payload$316.strobe  = \dma__payload$316 [133:126];
-  assign \dma__payload$316.last  = \dma__payload$316 [134];
-  assign \o__payload$317.op  = \dma__payload$316 [1:0];
-  assign \o__payload$317.dtype  = \dma__payload$316 [3:2];
-  assign \o__payload$317.tracked  = \dma__payload$316 [4];
-  assign \o__payload$317.plan  = \dma__payload$316 [6:5];
-  assign \o__payload$317.epoch  = \dma__payload$316 [10:7];
-  assign \o__payload$317.wg  = \dma__payload$316 [26:11];
-  assign \o__payload$317.wf  = \dma__payload$316 [29:27];
-  assign \o__payload$317.address  = \dma__payload$316 [61:30];
-  assign \o__payload$317.data  = \dma__payload$316 [125:62];
-  assign \o__payload$317.strobe  = \dma__payload$316 [133:126];
-  assign \o__payload$317.last  = \dma__payload$316 [134];
+  assign \command_done__payload$308.plan  = command_done__payload;
+  assign \a__payload.op  = \$94 [1:0];
+  assign \a__payload.dtype  = \$94 [3:2];
+  assign \a__payload.tracked  = \$94 [4];
+  assign \a__payload.plan  = \$94 [6:5];
+  assign \a__payload.epoch  = \$94 [10:7];
+  assign \a__payload.wg  = \$94 [26:11];
+  assign \a__payload.wf  = \$94 [29:27];
+  assign \a__payload.address  = \$93 ;
+  assign \a__payload.data  = \$95 [63:0];
+  assign \a__payload.strobe  = \$95 [71:64];
+  assign \a__payload.last  = \$95 [72];
+  assign \packet__payload.op  = \$94 [1:0];
+  assign \packet__payload.dtype  = \$94 [3:2];
+  assign \packet__payload.tracked  = \$94 [4];
+  assign \packet__payload.plan  = \$94 [6:5];
+  assign \packet__payload.epoch  = \$94 [10:7];
+  assign \packet__payload.wg  = \$94 [26:11];
+  assign \packet__payload.wf  = \$94 [29:27];
+  assign \packet__payload.address  = \$93 ;
+  assign \packet__payload.data  = \$95 [63:0];
+  assign \packet__payload.strobe  = \$95 [71:64];
+  assign \packet__payload.last  = \$95 [72];
+  assign \b__payload$317.op  = \b__payload$317 [1:0];
+  assign \b__payload$317.dtype  = \b__payload$317 [3:2];
+  assign \b__payload$317.tracked  = \b__payload$317 [4];
+  assign \b__payload$317.plan  = \b__payload$317 [6:5];
+  assign \b__payload$317.epoch  = \b__payload$317 [10:7];
+  assign \b__payload$317.wg  = \b__payload$317 [26:11];
+  assign \b__payload$317.wf  = \b__payload$317 [29:27];
+  assign \b__payload$317.address  = \b__payload$317 [61:30];
+  assign \b__payload$317.data  = \b__payload$317 [125:62];
+  assign \b__payload$317.strobe  = \b__payload$317 [133:126];
+  assign \b__payload$317.last  = \b__payload$317 [134];
+  assign \doorbell_remote__payload.op  = \b__payload$317 [1:0];
+  assign \doorbell_remote__payload.dtype  = \b__payload$317 [3:2];
+  assign \doorbell_remote__payload.tracked  = \b__payload$317 [4];
+  assign \doorbell_remote__payload.plan  = \b__payload$317 [6:5];
+  assign \doorbell_remote__payload.epoch  = \b__payload$317 [10:7];
+  assign \doorbell_remote__payload.wg  = \b__payload$317 [26:11];
+  assign \doorbell_remote__payload.wf  = \b__payload$317 [29:27];
+  assign \doorbell_remote__payload.address  = \b__payload$317 [61:30];
+  assign \doorbell_remote__payload.data  = \b__payload$317 [125:62];
+  assign \doorbell_remote__payload.strobe  = \b__payload$317 [133:126];
+  assign \doorbell_remote__payload.last  = \b__payload$317 [134];
+  assign \dma__payload$323.op  = \dma__payload$323 [1:0];
+  assign \dma__payload$323.dtype  = \dma__payload$323 [3:2];
+  assign \dma__payload$323.tracked  = \dma__payload$323 [4];
+  assign \dma__payload$323.plan  = \dma__payload$323 [6:5];
+  assign \dma__payload$323.epoch  = \dma__payload$323 [10:7];
+  assign \dma__payload$323.wg  = \dma__payload$323 [26:11];
+  assign \dma__payload$323.wf  = \dma__payload$323 [29:27];
+  assign \dma__payload$323.address  = \dma__payload$323 [61:30];
+  assign \dma__payload$323.data  = \dma__payload$323 [125:62];
+  assign \dma__payload$323.strobe  = \dma__payload$323 [133:126];
+  assign \dma__payload$323.last  = \dma__payload$323 [134];
+  assign \o__payload$324.op  = \dma__payload$323 [1:0];
+  assign \o__payload$324.dtype  = \dma__payload$323 [3:2];
+  assign \o__payload$324.tracked  = \dma__payload$323 [4];
+  assign \o__payload$324.plan  = \dma__payload$323 [6:5];
+  assign \o__payload$324.epoch  = \dma__payload$323 [10:7];
+  assign \o__payload$324.wg  = \dma__payload$323 [26:11];
+  assign \o__payload$324.wf  = \dma__payload$323 [29:27];
+  assign \o__payload$324.address  = \dma__payload$323 [61:30];
+  assign \o__payload$324.data  = \dma__payload$323 [125:62];
+  assign \o__payload$324.strobe  = \dma__payload$323 [133:126];
+  assign \o__payload$324.last  = \dma__payload$323 [134];
   assign \producer__payload.op  = producer__payload[1:0];
   assign \producer__payload.dtype  = producer__payload[3:2];
   assign \producer__payload.tracked  = producer__payload[4];
@@ -2890,36 +3073,36 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \clear__payload.any_touch  = clear__payload[56];
   assign \clear__payload.first_touch  = clear__payload[72:57];
   assign \clear__payload.last_touch  = clear__payload[88:73];
-  assign \clear__payload$329.plan  = clear__payload[1:0];
-  assign \clear__payload$329.any_tiles  = clear__payload[2];
-  assign \clear__payload$329.first_tile  = clear__payload[12:3];
-  assign \clear__payload$329.last_tile  = clear__payload[22:13];
-  assign \clear__payload$329.any_commands  = clear__payload[23];
-  assign \clear__payload$329.first_command  = clear__payload[39:24];
-  assign \clear__payload$329.last_command  = clear__payload[55:40];
-  assign \clear__payload$329.any_touch  = clear__payload[56];
-  assign \clear__payload$329.first_touch  = clear__payload[72:57];
-  assign \clear__payload$329.last_touch  = clear__payload[88:73];
-  assign \clear__payload$335.plan  = clear__payload[1:0];
-  assign \clear__payload$335.any_tiles  = clear__payload[2];
-  assign \clear__payload$335.first_tile  = clear__payload[12:3];
-  assign \clear__payload$335.last_tile  = clear__payload[22:13];
-  assign \clear__payload$335.any_commands  = clear__payload[23];
-  assign \clear__payload$335.first_command  = clear__payload[39:24];
-  assign \clear__payload$335.last_command  = clear__payload[55:40];
-  assign \clear__payload$335.any_touch  = clear__payload[56];
-  assign \clear__payload$335.first_touch  = clear__payload[72:57];
-  assign \clear__payload$335.last_touch  = clear__payload[88:73];
-  assign \clear__payload$338.plan  = clear__payload[1:0];
-  assign \clear__payload$338.any_tiles  = clear__payload[2];
-  assign \clear__payload$338.first_tile  = clear__payload[12:3];
-  assign \clear__payload$338.last_tile  = clear__payload[22:13];
-  assign \clear__payload$338.any_commands  = clear__payload[23];
-  assign \clear__payload$338.first_command  = clear__payload[39:24];
-  assign \clear__payload$338.last_command  = clear__payload[55:40];
-  assign \clear__payload$338.any_touch  = clear__payload[56];
-  assign \clear__payload$338.first_touch  = clear__payload[72:57];
-  assign \clear__payload$338.last_touch  = clear__payload[88:73];
+  assign \clear__payload$336.plan  = clear__payload[1:0];
+  assign \clear__payload$336.any_tiles  = clear__payload[2];
+  assign \clear__payload$336.first_tile  = clear__payload[12:3];
+  assign \clear__payload$336.last_tile  = clear__payload[22:13];
+  assign \clear__payload$336.any_commands  = clear__payload[23];
+  assign \clear__payload$336.first_command  = clear__payload[39:24];
+  assign \clear__payload$336.last_command  = clear__payload[55:40];
+  assign \clear__payload$336.any_touch  = clear__payload[56];
+  assign \clear__payload$336.first_touch  = clear__payload[72:57];
+  assign \clear__payload$336.last_touch  = clear__payload[88:73];
+  assign \clear__payload$342.plan  = clear__payload[1:0];
+  assign \clear__payload$342.any_tiles  = clear__payload[2];
+  assign \clear__payload$342.first_tile  = clear__payload[12:3];
+  assign \clear__payload$342.last_tile  = clear__payload[22:13];
+  assign \clear__payload$342.any_commands  = clear__payload[23];
+  assign \clear__payload$342.first_command  = clear__payload[39:24];
+  assign \clear__payload$342.last_command  = clear__payload[55:40];
+  assign \clear__payload$342.any_touch  = clear__payload[56];
+  assign \clear__payload$342.first_touch  = clear__payload[72:57];
+  assign \clear__payload$342.last_touch  = clear__payload[88:73];
+  assign \clear__payload$345.plan  = clear__payload[1:0];
+  assign \clear__payload$345.any_tiles  = clear__payload[2];
+  assign \clear__payload$345.first_tile  = clear__payload[12:3];
+  assign \clear__payload$345.last_tile  = clear__payload[22:13];
+  assign \clear__payload$345.any_commands  = clear__payload[23];
+  assign \clear__payload$345.first_command  = clear__payload[39:24];
+  assign \clear__payload$345.last_command  = clear__payload[55:40];
+  assign \clear__payload$345.any_touch  = clear__payload[56];
+  assign \clear__payload$345.first_touch  = clear__payload[72:57];
+  assign \clear__payload$345.last_touch  = clear__payload[88:73];
   assign \start[0]  = start[2:0];
   assign \start[0].valid  = start[0];
   assign \start[0].plan  = start[2:1];
@@ -2929,48 +3112,82 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \end[0]  = \end ;
   assign \end[0].valid  = \end [0];
   assign \end[0].plan  = \end [2:1];
-  assign \start$344[0]  = \start$344 ;
-  assign \start$344[0].valid  = \start$344 [0];
-  assign \start$344[0].plan  = \start$344 [2:1];
-  assign \end$345[0]  = \end$345 ;
-  assign \end$345[0].valid  = \end$345 [0];
-  assign \end$345[0].plan  = \end$345 [2:1];
+  assign \start$351[0]  = \start$351 ;
+  assign \start$351[0].valid  = \start$351 [0];
+  assign \start$351[0].plan  = \start$351 [2:1];
+  assign \end$352[0]  = \end$352 ;
+  assign \end$352[0].valid  = \end$352 [0];
+  assign \end$352[0].plan  = \end$352 [2:1];
   assign \ended__payload.plan  = ended__payload;
+  assign \events.compute_issue  = events[0];
+  assign \events.communication_issue  = events[1];
+  assign \events.compute_stall  = events[2];
+  assign \events.communication_stall  = events[3];
+  assign \events.forced  = events[4];
+  assign \events.communication_hold  = events[5];
+  assign \events.access  = events[6];
+  assign \status$384.intensity  = \status$384 [8:0];
+  assign \status$384.level  = \status$384 [10:9];
+  assign \status$384.measuring  = \status$384 [11];
+  assign \status$384.complete  = \status$384 [12];
+  assign \status$384.threshold  = \status$384 [28:13];
+  assign \intensity.intensity  = \status$384 [8:0];
+  assign \intensity.level  = \status$384 [10:9];
+  assign \intensity.measuring  = \status$384 [11];
+  assign \intensity.complete  = \status$384 [12];
+  assign \intensity.threshold  = \status$384 [28:13];
   assign \first_read__payload.stamp  = first_read__payload;
-  assign \first_read__payload$367.stamp  = first_read__payload;
-  assign \events.producer_read_bytes  = events[3:0];
-  assign \events.producer_write_bytes  = events[7:4];
-  assign \events.remote_write_bytes  = events[11:8];
-  assign \events.incoming_update_bytes  = events[15:12];
-  assign \events.incoming_store_bytes  = events[19:16];
-  assign \events.dma_read_bytes  = events[23:20];
-  assign \events.dma_packets  = events[24];
-  assign \events.commits  = events[25];
-  assign \events.producer_write_stall  = events[26];
-  assign \events.producer_read_stall  = events[27];
-  assign \events.compute_queue_stall  = events[28];
-  assign \events.communication_queue_stall  = events[29];
-  assign \events.link_stall  = events[30];
-  assign \events.dma_stall  = events[31];
-  assign \events.tx_words  = events[32];
-  assign \events.rx_words  = events[33];
-  assign \events.memory_busy  = events[34];
-  assign \events.forced_accesses  = events[35];
-  assign \events.tiles_full  = events[36];
-  assign \events.commands_fired  = events[37];
-  assign \events$371.write_bytes  = \$63 ;
-  assign \events$371.read_bytes  = \$65 ;
-  assign \events$371.remote_bytes  = \$64 [3:0];
-  assign \events$371.write_stall  = \$64 [4];
-  assign \events$371.read_stall  = \$66 ;
-  assign \events$372.update_bytes  = \events$372 [3:0];
-  assign \events$372.store_bytes  = \events$372 [7:4];
-  assign \events$374.compute_issue  = \events$374 [0];
-  assign \events$374.communication_issue  = \events$374 [1];
-  assign \events$374.compute_stall  = \events$374 [2];
-  assign \events$374.communication_stall  = \events$374 [3];
-  assign \events$374.forced  = \events$374 [4];
-  assign \events$374.access  = \events$374 [5];
+  assign \first_read__payload$399.stamp  = first_read__payload;
+  assign \events$402.producer_read_bytes  = \events$402 [3:0];
+  assign \events$402.producer_write_bytes  = \events$402 [7:4];
+  assign \events$402.remote_write_bytes  = \events$402 [11:8];
+  assign \events$402.incoming_update_bytes  = \events$402 [15:12];
+  assign \events$402.incoming_store_bytes  = \events$402 [19:16];
+  assign \events$402.dma_read_bytes  = \events$402 [23:20];
+  assign \events$402.dma_packets  = \events$402 [24];
+  assign \events$402.commits  = \events$402 [25];
+  assign \events$402.producer_write_stall  = \events$402 [26];
+  assign \events$402.producer_read_stall  = \events$402 [27];
+  assign \events$402.compute_queue_stall  = \events$402 [28];
+  assign \events$402.communication_queue_stall  = \events$402 [29];
+  assign \events$402.link_stall  = \events$402 [30];
+  assign \events$402.dma_stall  = \events$402 [31];
+  assign \events$402.tx_words  = \events$402 [32];
+  assign \events$402.rx_words  = \events$402 [33];
+  assign \events$402.memory_busy  = \events$402 [34];
+  assign \events$402.forced_accesses  = \events$402 [35];
+  assign \events$402.tiles_full  = \events$402 [36];
+  assign \events$402.commands_fired  = \events$402 [37];
+  assign \events$402.compute_issues  = \events$402 [38];
+  assign \events$402.communication_issues  = \events$402 [39];
+  assign \events$402.communication_holds  = \events$402 [40];
+  assign \events$402.occupancy_0  = \events$402 [41];
+  assign \events$402.occupancy_1_4  = \events$402 [42];
+  assign \events$402.occupancy_5_9  = \events$402 [43];
+  assign \events$402.occupancy_10_14  = \events$402 [44];
+  assign \events$402.occupancy_15_19  = \events$402 [45];
+  assign \events$402.occupancy_20_29  = \events$402 [46];
+  assign \events$402.occupancy_30_39  = \events$402 [47];
+  assign \events$402.occupancy_40  = \events$402 [48];
+  assign \events$402.dram_activates  = \events$402 [49];
+  assign \events$402.dram_precharges  = \events$402 [50];
+  assign \events$402.dram_refreshes  = \events$402 [51];
+  assign \events$402.dram_reads  = \events$402 [52];
+  assign \events$402.dram_writes  = \events$402 [53];
+  assign \events$402.dram_updates  = \events$402 [54];
+  assign \events$403.write_bytes  = \$89 ;
+  assign \events$403.read_bytes  = \$91 ;
+  assign \events$403.remote_bytes  = \$90 [3:0];
+  assign \events$403.write_stall  = \$90 [4];
+  assign \events$403.read_stall  = \$92 ;
+  assign \events$404.update_bytes  = \events$404 [3:0];
+  assign \events$404.store_bytes  = \events$404 [7:4];
+  assign \dram_events.activate  = 1'h0;
+  assign \dram_events.precharge  = 1'h0;
+  assign \dram_events.refresh  = 1'h0;
+  assign \dram_events.read  = 1'h0;
+  assign \dram_events.write  = 1'h0;
+  assign \dram_events.update  = 1'h0;
   assign \levels.tracker_occupancy  = levels[8:0];
   assign \levels.tracker_high_water  = levels[17:9];
   assign \levels.overflow_occupancy  = levels[28:18];
@@ -2979,30 +3196,47 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign levels[28:18] = overflow_occupancy;
   assign levels[17:9] = high_water;
   assign levels[8:0] = occupancy;
-  assign events[37] = \$33 ;
-  assign events[36] = \full__valid$279 ;
-  assign events[35] = \events$374 [4];
-  assign events[34] = \events$374 [5];
-  assign events[33] = \$32 ;
-  assign events[32] = \$31 ;
-  assign events[31] = \stall$376 ;
-  assign events[30] = stall;
-  assign events[29] = \events$374 [3];
-  assign events[28] = \events$374 [2];
-  assign events[27] = \$66 ;
-  assign events[26] = \$64 [4];
-  assign events[25] = \commit__valid$273 ;
-  assign events[24] = \$30 ;
-  assign events[23:20] = bytes;
-  assign events[19:16] = \events$372 [7:4];
-  assign events[15:12] = \events$372 [3:0];
-  assign events[11:8] = \$64 [3:0];
-  assign events[7:4] = \$63 ;
-  assign events[3:0] = \$65 ;
-  assign \end$345 [2:1] = ended__payload;
-  assign \end$345 [0] = ended__valid;
-  assign \start$344 [2:1] = fire__payload[1:0];
-  assign \start$344 [0] = \$25 ;
+  assign \events$402 [54] = 1'h0;
+  assign \events$402 [53] = 1'h0;
+  assign \events$402 [52] = 1'h0;
+  assign \events$402 [51] = 1'h0;
+  assign \events$402 [50] = 1'h0;
+  assign \events$402 [49] = 1'h0;
+  assign \events$402 [48] = \$58 ;
+  assign \events$402 [47] = \$56 ;
+  assign \events$402 [46] = \$53 ;
+  assign \events$402 [45] = \$50 ;
+  assign \events$402 [44] = \$47 ;
+  assign \events$402 [43] = \$44 ;
+  assign \events$402 [42] = \$41 ;
+  assign \events$402 [41] = \$38 ;
+  assign \events$402 [40] = events[5];
+  assign \events$402 [39] = events[1];
+  assign \events$402 [38] = events[0];
+  assign \events$402 [37] = \$35 ;
+  assign \events$402 [36] = \full__valid$286 ;
+  assign \events$402 [35] = events[4];
+  assign \events$402 [34] = events[6];
+  assign \events$402 [33] = \$34 ;
+  assign \events$402 [32] = \$33 ;
+  assign \events$402 [31] = \stall$407 ;
+  assign \events$402 [30] = stall;
+  assign \events$402 [29] = events[3];
+  assign \events$402 [28] = events[2];
+  assign \events$402 [27] = \$92 ;
+  assign \events$402 [26] = \$90 [4];
+  assign \events$402 [25] = \commit__valid$280 ;
+  assign \events$402 [24] = \$32 ;
+  assign \events$402 [23:20] = bytes;
+  assign \events$402 [19:16] = \events$404 [7:4];
+  assign \events$402 [15:12] = \events$404 [3:0];
+  assign \events$402 [11:8] = \$90 [3:0];
+  assign \events$402 [7:4] = \$89 ;
+  assign \events$402 [3:0] = \$91 ;
+  assign \end$352 [2:1] = ended__payload;
+  assign \end$352 [0] = ended__valid;
+  assign \start$351 [2:1] = fire__payload[1:0];
+  assign \start$351 [0] = \$25 ;
   assign \end [2:1] = commit__payload[45:44];
   assign \end [0] = \$24 ;
   assign start[5:4] = ingress__payload[135:134];
@@ -3012,50 +3246,51 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign ready[2] = \$15 ;
   assign ready[1] = \$13 ;
   assign ready[0] = \$11 ;
-  assign \r__payload$156 [67] = m_axi_rlast;
-  assign \r__payload$156 [66:65] = m_axi_rresp;
-  assign \r__payload$156 [64:1] = m_axi_rdata;
-  assign \r__payload$156 [0] = m_axi_rid;
-  assign \b__payload$150 [2:1] = m_axi_bresp;
-  assign \b__payload$150 [0] = m_axi_bid;
+  assign \r__payload$157 [67] = m_axi_rlast;
+  assign \r__payload$157 [66:65] = m_axi_rresp;
+  assign \r__payload$157 [64:1] = m_axi_rdata;
+  assign \r__payload$157 [0] = m_axi_rid;
+  assign \b__payload$151 [2:1] = m_axi_bresp;
+  assign \b__payload$151 [0] = m_axi_bid;
   assign rx__payload[72] = link_rx_tlast;
   assign rx__payload[71:64] = link_rx_tkeep;
   assign rx__payload[63:0] = link_rx_tdata;
-  assign \ar__payload$132 [48:47] = s_axi_arburst;
-  assign \ar__payload$132 [46:44] = s_axi_arsize;
-  assign \ar__payload$132 [43:36] = s_axi_arlen;
-  assign \ar__payload$132 [35:4] = s_axi_araddr;
-  assign \ar__payload$132 [3:0] = s_axi_arid;
-  assign \ar__payload$132 [67:49] = 19'h00000;
-  assign \w__payload$126 [72] = s_axi_wlast;
-  assign \w__payload$126 [71:64] = s_axi_wstrb;
-  assign \w__payload$126 [63:0] = s_axi_wdata;
-  assign \aw__payload$123 [67:49] = s_axi_awuser;
-  assign \aw__payload$123 [48:47] = s_axi_awburst;
-  assign \aw__payload$123 [46:44] = s_axi_awsize;
-  assign \aw__payload$123 [43:36] = s_axi_awlen;
-  assign \aw__payload$123 [35:4] = s_axi_awaddr;
-  assign \aw__payload$123 [3:0] = s_axi_awid;
+  assign \ar__payload$133 [48:47] = s_axi_arburst;
+  assign \ar__payload$133 [46:44] = s_axi_arsize;
+  assign \ar__payload$133 [43:36] = s_axi_arlen;
+  assign \ar__payload$133 [35:4] = s_axi_araddr;
+  assign \ar__payload$133 [3:0] = s_axi_arid;
+  assign \ar__payload$133 [67:49] = 19'h00000;
+  assign \w__payload$127 [72] = s_axi_wlast;
+  assign \w__payload$127 [71:64] = s_axi_wstrb;
+  assign \w__payload$127 [63:0] = s_axi_wdata;
+  assign \aw__payload$124 [67:49] = s_axi_awuser;
+  assign \aw__payload$124 [48:47] = s_axi_awburst;
+  assign \aw__payload$124 [46:44] = s_axi_awsize;
+  assign \aw__payload$124 [43:36] = s_axi_awlen;
+  assign \aw__payload$124 [35:4] = s_axi_awaddr;
+  assign \aw__payload$124 [3:0] = s_axi_awid;
   assign w__payload[35:32] = s_axil_wstrb;
   assign w__payload[31:0] = s_axil_wdata;
-  assign table__valid = \table__valid$187 ;
-  assign \table__valid$189  = \table__valid$187 ;
-  assign \table__valid$191  = \table__valid$187 ;
-  assign \table__valid$193  = \table__valid$187 ;
-  assign \table__valid$195  = \table__valid$187 ;
-  assign \table__valid$197  = \table__valid$187 ;
+  assign table__valid = \table__valid$194 ;
+  assign \table__valid$196  = \table__valid$194 ;
+  assign \table__valid$198  = \table__valid$194 ;
+  assign \table__valid$200  = \table__valid$194 ;
+  assign \table__valid$202  = \table__valid$194 ;
+  assign \table__valid$204  = \table__valid$194 ;
   assign error__0__valid = error__valid;
-  assign error__1__valid = \error__valid$211 ;
-  assign error__2__valid = \error__valid$215 ;
-  assign error__3__valid = \error__valid$219 ;
-  assign error__4__valid = \error__valid$223 ;
-  assign error__5__valid = \error__valid$227 ;
-  assign \commit__valid$275  = \commit__valid$273 ;
-  assign full__valid = \full__valid$279 ;
-  assign \full__valid$281  = \full__valid$279 ;
+  assign error__1__valid = \error__valid$218 ;
+  assign error__2__valid = \error__valid$222 ;
+  assign error__3__valid = \error__valid$226 ;
+  assign error__4__valid = \error__valid$230 ;
+  assign error__5__valid = \error__valid$234 ;
+  assign \commit__valid$282  = \commit__valid$280 ;
+  assign full__valid = \full__valid$286 ;
+  assign \full__valid$288  = \full__valid$286 ;
   assign block_done__valid = done__valid;
-  assign command_done__valid = \command_done__valid$303 ;
-  assign first_read__valid = \first_read__valid$369 ;
+  assign command_done__valid = \command_done__valid$310 ;
+  assign first_read__valid = \first_read__valid$401 ;
+  assign \$58  = \$57 ;
 endmodule
 
 module \t3_node_axi.commands (rst, start, \end , busy, clk);
@@ -3209,7 +3444,7 @@ module \t3_node_axi.communication (rst, o__ready, i__1__valid, i__0__ready, i__1
   reg \$auto$verilog_backend.cc:2355:dump_module$3 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$3 <= 1'b0;
   wire \$1 ;
-  wire [2:0] \$10 ;
+  wire \$10 ;
   wire \$11 ;
   wire \$12 ;
   wire \$13 ;
@@ -3222,12 +3457,25 @@ module \t3_node_axi.communication (rst, o__ready, i__1__valid, i__0__ready, i__1
   wire \$2 ;
   wire \$20 ;
   wire \$21 ;
-  wire [16:0] \$22 ;
-  reg \$23 ;
-  reg [164:0] \$24 ;
-  reg \$25 ;
-  reg [15:0] \$26 ;
+  wire \$22 ;
+  wire [2:0] \$23 ;
+  wire \$24 ;
+  wire \$25 ;
+  wire \$26 ;
+  wire \$27 ;
+  wire \$28 ;
+  wire \$29 ;
   wire \$3 ;
+  wire \$30 ;
+  wire \$31 ;
+  wire \$32 ;
+  wire \$33 ;
+  wire \$34 ;
+  wire [16:0] \$35 ;
+  reg \$36 ;
+  reg [164:0] \$37 ;
+  reg \$38 ;
+  reg [15:0] \$39 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
@@ -3240,6 +3488,8 @@ module \t3_node_axi.communication (rst, o__ready, i__1__valid, i__0__ready, i__1
   wire clk;
   reg [1:0] eligible;
   wire forced;
+  wire full;
+  wire held;
   input [164:0] i__0__payload;
   wire [164:0] i__0__payload;
   wire [31:0] \i__0__payload.address ;
@@ -3316,6 +3566,7 @@ module \t3_node_axi.communication (rst, o__ready, i__1__valid, i__0__ready, i__1
   wire o__ready;
   output o__valid;
   reg o__valid = 1'h0;
+  wire [15:0] occupancy;
   wire open_;
   wire [1:0] policy;
   wire preferred;
@@ -3324,35 +3575,39 @@ module \t3_node_axi.communication (rst, o__ready, i__1__valid, i__0__ready, i__1
   wire rst;
   wire [15:0] starvation_limit;
   wire starved;
+  wire [15:0] threshold;
   reg [15:0] waited = 16'h0000;
   assign \$1  = ~ o__valid;
   assign open_ = \$1  | o__ready;
   assign \$3  = waited >= 1'h0;
+  assign \$18  = ~ \$17 ;
   assign i__0__ready = open_ & chosen[0];
   assign i__1__ready = open_ & chosen[1];
-  assign \$11  = | { i__1__valid, i__0__valid };
-  assign \$12  = open_ & chosen[0];
-  assign \$14  = open_ & chosen[1];
-  assign \$17  = ~ \$16 ;
-  assign \$19  = open_ & \$18 ;
-  assign \$20  = \$17  | \$19 ;
-  assign \$21  = waited != 16'hffff;
-  assign \$22  = waited + 1'h1;
+  assign \$24  = | chosen;
+  assign \$25  = open_ & chosen[0];
+  assign \$27  = open_ & chosen[1];
+  assign \$30  = ~ \$29 ;
+  assign \$32  = open_ & \$31 ;
+  assign \$33  = \$30  | \$32 ;
+  assign \$34  = waited != 16'hffff;
+  assign \$35  = waited + 1'h1;
   always @(posedge clk)
-    o__valid <= \$23 ;
+    o__valid <= \$36 ;
   always @(posedge clk)
-    o__payload <= \$24 ;
+    o__payload <= \$37 ;
   always @(posedge clk)
-    last <= \$25 ;
+    last <= \$38 ;
   always @(posedge clk)
-    waited <= \$26 ;
+    waited <= \$39 ;
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$3 ) begin end
     (* full_case = 32'd1 *)
     if (preferred) begin
       eligible = 2'h1;
+    end else if (\$22 ) begin
+      eligible = 2'h0;
     end else if (ranked) begin
-      eligible = \$10 [1:0];
+      eligible = \$23 [1:0];
     end else begin
       eligible = { i__1__valid, i__0__valid };
     end
@@ -3384,59 +3639,61 @@ module \t3_node_axi.communication (rst, o__ready, i__1__valid, i__0__ready, i__1
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$3 ) begin end
-    \$23  = o__valid;
+    \$36  = o__valid;
     if (open_) begin
-      \$23  = \$11 ;
+      \$36  = \$24 ;
     end
     if (rst) begin
-      \$23  = 1'h0;
+      \$36  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$3 ) begin end
-    \$24  = o__payload;
-    if (\$12 ) begin
-      \$24  = i__0__payload;
+    \$37  = o__payload;
+    if (\$25 ) begin
+      \$37  = i__0__payload;
     end
-    if (\$14 ) begin
-      \$24  = i__1__payload;
+    if (\$27 ) begin
+      \$37  = i__1__payload;
     end
     if (rst) begin
-      \$24  = 165'h000000000000000000000000000000000000000000;
+      \$37  = 165'h000000000000000000000000000000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$3 ) begin end
-    \$25  = last;
-    if (\$12 ) begin
-      if (\$13 ) begin
-        \$25  = 1'h0;
+    \$38  = last;
+    if (\$25 ) begin
+      if (\$26 ) begin
+        \$38  = 1'h0;
       end
     end
-    if (\$14 ) begin
-      if (\$15 ) begin
-        \$25  = 1'h1;
+    if (\$27 ) begin
+      if (\$28 ) begin
+        \$38  = 1'h1;
       end
     end
     if (rst) begin
-      \$25  = 1'h1;
+      \$38  = 1'h1;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$3 ) begin end
-    \$26  = waited;
-    if (\$20 ) begin
-      \$26  = 16'h0000;
-    end else if (\$21 ) begin
-      \$26  = \$22 [15:0];
+    \$39  = waited;
+    if (\$33 ) begin
+      \$39  = 16'h0000;
+    end else if (\$34 ) begin
+      \$39  = \$35 [15:0];
     end
     if (rst) begin
-      \$26  = 16'h0000;
+      \$39  = 16'h0000;
     end
   end
   assign asks = { i__1__valid, i__0__valid };
   assign policy = 2'h0;
   assign starvation_limit = 16'h0000;
+  assign threshold = 16'h0000;
+  assign occupancy = 16'h0000;
   assign \o__payload.op  = o__payload[1:0];
   assign \o__payload.dtype  = o__payload[3:2];
   assign \o__payload.source  = o__payload[5:4];
@@ -3504,24 +3761,43 @@ module \t3_node_axi.communication (rst, o__ready, i__1__valid, i__0__ready, i__1
   assign preferred = 1'h0;
   assign \$8  = 1'h0;
   assign \$9  = 1'h0;
+  assign \$10  = 1'h0;
+  assign \$11  = 1'h1;
+  assign full = 1'h0;
+  assign \$12  = 1'h0;
+  assign \$13  = 1'h0;
+  assign \$14  = 1'h0;
   assign forced = 1'h0;
-  assign \$10 [0] = 1'h0;
-  assign \$10 [2:1] = { 1'h0, i__1__valid };
-  assign \$13  = 1'h1;
-  assign \$15  = 1'h1;
-  assign \$16  = i__1__valid;
-  assign \$18  = chosen[1];
+  assign \$15  = i__1__valid;
+  assign \$16  = 1'h0;
+  assign \$17  = chosen[1];
+  assign \$19  = 1'h0;
+  assign held = 1'h0;
+  assign \$20  = 1'h0;
+  assign \$21  = 1'h1;
+  assign \$22  = 1'h0;
+  assign \$23 [0] = 1'h0;
+  assign \$23 [2:1] = { 1'h0, i__1__valid };
+  assign \$26  = 1'h1;
+  assign \$28  = 1'h1;
+  assign \$29  = i__1__valid;
+  assign \$31  = chosen[1];
 endmodule
 
-module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rst, clear__valid, compute__ready, ingress__ready, dma__ready, r__ready, b__ready, aw__valid, aw__payload, w__valid, w__payload, ar__valid, ar__payload, b__payload, r__payload, i__valid
-, i__payload, events, clear__ready, read__valid, read__payload, commit__valid, commit__payload, \error__valid$108 , \error__payload$110 , clear__payload, i__0__valid, i__0__payload, policy, starvation_limit, i__1__valid, i__1__payload, aw__ready);
-  wire \$1 ;
+module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rst, clear__valid, occupancy, compute__ready, ingress__ready, dma__ready, r__ready, b__ready, aw__valid, aw__payload, w__valid, w__payload, ar__valid, ar__payload, b__payload, r__payload
+, i__valid, i__payload, events, clear__ready, read__valid, read__payload, commit__valid, commit__payload, \error__valid$115 , \error__payload$117 , clear__payload, i__0__valid, i__0__payload, threshold, policy, starvation_limit, i__1__valid, i__1__payload, aw__ready);
+  reg \$auto$verilog_backend.cc:2355:dump_module$4 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$4 <= 1'b0;
+  wire [16:0] \$1 ;
+  reg [1:0] \$10 ;
   wire \$2 ;
   wire \$3 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
   wire \$7 ;
+  wire [2:0] \$8 ;
+  wire [3:0] \$9 ;
   wire [148:0] access__payload;
   wire [148:0] \access__payload$49 ;
   wire [3:0] \access__payload$49.add ;
@@ -3560,13 +3836,13 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire \access__valid$53 ;
   output [64:0] ar__payload;
   wire [64:0] ar__payload;
-  wire [64:0] \ar__payload$87 ;
-  wire [31:0] \ar__payload$87.addr ;
-  wire [1:0] \ar__payload$87.burst ;
-  wire \ar__payload$87.id ;
-  wire [7:0] \ar__payload$87.len ;
-  wire [2:0] \ar__payload$87.size ;
-  wire [18:0] \ar__payload$87.user ;
+  wire [64:0] \ar__payload$89 ;
+  wire [31:0] \ar__payload$89.addr ;
+  wire [1:0] \ar__payload$89.burst ;
+  wire \ar__payload$89.id ;
+  wire [7:0] \ar__payload$89.len ;
+  wire [2:0] \ar__payload$89.size ;
+  wire [18:0] \ar__payload$89.user ;
   wire [31:0] \ar__payload.addr ;
   wire [1:0] \ar__payload.burst ;
   wire \ar__payload.id ;
@@ -3575,19 +3851,19 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire [18:0] \ar__payload.user ;
   input ar__ready;
   wire ar__ready;
-  wire \ar__ready$89 ;
+  wire \ar__ready$91 ;
   output ar__valid;
   wire ar__valid;
-  wire \ar__valid$91 ;
+  wire \ar__valid$93 ;
   output [64:0] aw__payload;
   wire [64:0] aw__payload;
-  wire [64:0] \aw__payload$69 ;
-  wire [31:0] \aw__payload$69.addr ;
-  wire [1:0] \aw__payload$69.burst ;
-  wire \aw__payload$69.id ;
-  wire [7:0] \aw__payload$69.len ;
-  wire [2:0] \aw__payload$69.size ;
-  wire [18:0] \aw__payload$69.user ;
+  wire [64:0] \aw__payload$71 ;
+  wire [31:0] \aw__payload$71.addr ;
+  wire [1:0] \aw__payload$71.burst ;
+  wire \aw__payload$71.id ;
+  wire [7:0] \aw__payload$71.len ;
+  wire [2:0] \aw__payload$71.size ;
+  wire [18:0] \aw__payload$71.user ;
   wire [31:0] \aw__payload.addr ;
   wire [1:0] \aw__payload.burst ;
   wire \aw__payload.id ;
@@ -3596,23 +3872,23 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire [18:0] \aw__payload.user ;
   input aw__ready;
   wire aw__ready;
-  wire \aw__ready$71 ;
+  wire \aw__ready$73 ;
   output aw__valid;
   wire aw__valid;
-  wire \aw__valid$73 ;
+  wire \aw__valid$75 ;
   input [2:0] b__payload;
   wire [2:0] b__payload;
-  wire [2:0] \b__payload$81 ;
-  wire \b__payload$81.id ;
-  wire [1:0] \b__payload$81.resp ;
+  wire [2:0] \b__payload$83 ;
+  wire \b__payload$83.id ;
+  wire [1:0] \b__payload$83.resp ;
   wire \b__payload.id ;
   wire [1:0] \b__payload.resp ;
   output b__ready;
   wire b__ready;
-  wire \b__ready$83 ;
+  wire \b__ready$85 ;
   input b__valid;
   wire b__valid;
-  wire \b__valid$85 ;
+  wire \b__valid$87 ;
   input [88:0] clear__payload;
   wire [88:0] clear__payload;
   wire [88:0] \clear__payload$43 ;
@@ -3720,26 +3996,27 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   output dma__ready;
   wire dma__ready;
   wire dma__valid;
+  wire entered;
   wire [67:0] error__payload;
-  wire [67:0] \error__payload$106 ;
-  wire [31:0] \error__payload$106.address ;
-  wire [3:0] \error__payload$106.cause ;
-  wire [31:0] \error__payload$106.tile ;
-  wire [1:0] \error__payload$106.tile.plan ;
-  wire [9:0] \error__payload$106.tile.slot ;
-  wire \error__payload$106.tile.tracked ;
-  wire [2:0] \error__payload$106.tile.wf ;
-  wire [15:0] \error__payload$106.tile.wg ;
-  output [67:0] \error__payload$110 ;
-  wire [67:0] \error__payload$110 ;
-  wire [31:0] \error__payload$110.address ;
-  wire [3:0] \error__payload$110.cause ;
-  wire [31:0] \error__payload$110.tile ;
-  wire [1:0] \error__payload$110.tile.plan ;
-  wire [9:0] \error__payload$110.tile.slot ;
-  wire \error__payload$110.tile.tracked ;
-  wire [2:0] \error__payload$110.tile.wf ;
-  wire [15:0] \error__payload$110.tile.wg ;
+  wire [67:0] \error__payload$113 ;
+  wire [31:0] \error__payload$113.address ;
+  wire [3:0] \error__payload$113.cause ;
+  wire [31:0] \error__payload$113.tile ;
+  wire [1:0] \error__payload$113.tile.plan ;
+  wire [9:0] \error__payload$113.tile.slot ;
+  wire \error__payload$113.tile.tracked ;
+  wire [2:0] \error__payload$113.tile.wf ;
+  wire [15:0] \error__payload$113.tile.wg ;
+  output [67:0] \error__payload$117 ;
+  wire [67:0] \error__payload$117 ;
+  wire [31:0] \error__payload$117.address ;
+  wire [3:0] \error__payload$117.cause ;
+  wire [31:0] \error__payload$117.tile ;
+  wire [1:0] \error__payload$117.tile.plan ;
+  wire [9:0] \error__payload$117.tile.slot ;
+  wire \error__payload$117.tile.tracked ;
+  wire [2:0] \error__payload$117.tile.wf ;
+  wire [15:0] \error__payload$117.tile.wg ;
   wire [31:0] \error__payload.address ;
   wire [3:0] \error__payload.cause ;
   wire [31:0] \error__payload.tile ;
@@ -3749,29 +4026,31 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire [2:0] \error__payload.tile.wf ;
   wire [15:0] \error__payload.tile.wg ;
   wire error__valid;
-  wire \error__valid$104 ;
-  output \error__valid$108 ;
-  wire \error__valid$108 ;
-  output [5:0] events;
-  wire [5:0] events;
+  wire \error__valid$111 ;
+  output \error__valid$115 ;
+  wire \error__valid$115 ;
+  output [6:0] events;
+  wire [6:0] events;
   wire \events.access ;
+  wire \events.communication_hold ;
   wire \events.communication_issue ;
   wire \events.communication_stall ;
   wire \events.compute_issue ;
   wire \events.compute_stall ;
   wire \events.forced ;
   wire forced;
+  wire held;
   input [164:0] i__0__payload;
   wire [164:0] i__0__payload;
-  wire [67:0] \i__0__payload$101 ;
-  wire [31:0] \i__0__payload$101.address ;
-  wire [3:0] \i__0__payload$101.cause ;
-  wire [31:0] \i__0__payload$101.tile ;
-  wire [1:0] \i__0__payload$101.tile.plan ;
-  wire [9:0] \i__0__payload$101.tile.slot ;
-  wire \i__0__payload$101.tile.tracked ;
-  wire [2:0] \i__0__payload$101.tile.wf ;
-  wire [15:0] \i__0__payload$101.tile.wg ;
+  wire [67:0] \i__0__payload$108 ;
+  wire [31:0] \i__0__payload$108.address ;
+  wire [3:0] \i__0__payload$108.cause ;
+  wire [31:0] \i__0__payload$108.tile ;
+  wire [1:0] \i__0__payload$108.tile.plan ;
+  wire [9:0] \i__0__payload$108.tile.slot ;
+  wire \i__0__payload$108.tile.tracked ;
+  wire [2:0] \i__0__payload$108.tile.wf ;
+  wire [15:0] \i__0__payload$108.tile.wg ;
   wire [164:0] \i__0__payload$24 ;
   wire [31:0] \i__0__payload$24.address ;
   wire [63:0] \i__0__payload$24.data ;
@@ -3815,19 +4094,19 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire \i__0__ready$27 ;
   input i__0__valid;
   wire i__0__valid;
+  wire \i__0__valid$106 ;
   wire \i__0__valid$28 ;
-  wire \i__0__valid$99 ;
   input [164:0] i__1__payload;
   wire [164:0] i__1__payload;
-  wire [67:0] \i__1__payload$112 ;
-  wire [31:0] \i__1__payload$112.address ;
-  wire [3:0] \i__1__payload$112.cause ;
-  wire [31:0] \i__1__payload$112.tile ;
-  wire [1:0] \i__1__payload$112.tile.plan ;
-  wire [9:0] \i__1__payload$112.tile.slot ;
-  wire \i__1__payload$112.tile.tracked ;
-  wire [2:0] \i__1__payload$112.tile.wf ;
-  wire [15:0] \i__1__payload$112.tile.wg ;
+  wire [67:0] \i__1__payload$119 ;
+  wire [31:0] \i__1__payload$119.address ;
+  wire [3:0] \i__1__payload$119.cause ;
+  wire [31:0] \i__1__payload$119.tile ;
+  wire [1:0] \i__1__payload$119.tile.plan ;
+  wire [9:0] \i__1__payload$119.tile.slot ;
+  wire \i__1__payload$119.tile.tracked ;
+  wire [2:0] \i__1__payload$119.tile.wf ;
+  wire [15:0] \i__1__payload$119.tile.wg ;
   wire [164:0] \i__1__payload$30 ;
   wire [31:0] \i__1__payload$30.address ;
   wire [63:0] \i__1__payload$30.data ;
@@ -3868,23 +4147,23 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire \i__1__payload.touch.parity ;
   wire \i__1__payload.touch.writer ;
   wire i__1__ready;
-  wire \i__1__ready$115 ;
+  wire \i__1__ready$122 ;
   wire \i__1__ready$33 ;
   input i__1__valid;
   wire i__1__valid;
-  wire \i__1__valid$116 ;
+  wire \i__1__valid$123 ;
   wire \i__1__valid$34 ;
   input [164:0] i__payload;
   wire [164:0] i__payload;
-  wire [67:0] \i__payload$105 ;
-  wire [31:0] \i__payload$105.address ;
-  wire [3:0] \i__payload$105.cause ;
-  wire [31:0] \i__payload$105.tile ;
-  wire [1:0] \i__payload$105.tile.plan ;
-  wire [9:0] \i__payload$105.tile.slot ;
-  wire \i__payload$105.tile.tracked ;
-  wire [2:0] \i__payload$105.tile.wf ;
-  wire [15:0] \i__payload$105.tile.wg ;
+  wire [67:0] \i__payload$112 ;
+  wire [31:0] \i__payload$112.address ;
+  wire [3:0] \i__payload$112.cause ;
+  wire [31:0] \i__payload$112.tile ;
+  wire [1:0] \i__payload$112.tile.plan ;
+  wire [9:0] \i__payload$112.tile.slot ;
+  wire \i__payload$112.tile.tracked ;
+  wire [2:0] \i__payload$112.tile.wf ;
+  wire [15:0] \i__payload$112.tile.wg ;
   wire [164:0] \i__payload$18 ;
   wire [31:0] \i__payload$18.address ;
   wire [63:0] \i__payload$18.data ;
@@ -3928,7 +4207,7 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire \i__ready$21 ;
   input i__valid;
   wire i__valid;
-  wire \i__valid$103 ;
+  wire \i__valid$110 ;
   wire \i__valid$22 ;
   wire [164:0] ingress__payload;
   wire [31:0] \ingress__payload.address ;
@@ -3953,25 +4232,26 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   output ingress__ready;
   wire ingress__ready;
   wire ingress__valid;
+  wire issued;
   wire [164:0] o__payload;
-  wire [67:0] \o__payload$111 ;
-  wire [31:0] \o__payload$111.address ;
-  wire [3:0] \o__payload$111.cause ;
-  wire [31:0] \o__payload$111.tile ;
-  wire [1:0] \o__payload$111.tile.plan ;
-  wire [9:0] \o__payload$111.tile.slot ;
-  wire \o__payload$111.tile.tracked ;
-  wire [2:0] \o__payload$111.tile.wf ;
-  wire [15:0] \o__payload$111.tile.wg ;
-  wire [67:0] \o__payload$113 ;
-  wire [31:0] \o__payload$113.address ;
-  wire [3:0] \o__payload$113.cause ;
-  wire [31:0] \o__payload$113.tile ;
-  wire [1:0] \o__payload$113.tile.plan ;
-  wire [9:0] \o__payload$113.tile.slot ;
-  wire \o__payload$113.tile.tracked ;
-  wire [2:0] \o__payload$113.tile.wf ;
-  wire [15:0] \o__payload$113.tile.wg ;
+  wire [67:0] \o__payload$118 ;
+  wire [31:0] \o__payload$118.address ;
+  wire [3:0] \o__payload$118.cause ;
+  wire [31:0] \o__payload$118.tile ;
+  wire [1:0] \o__payload$118.tile.plan ;
+  wire [9:0] \o__payload$118.tile.slot ;
+  wire \o__payload$118.tile.tracked ;
+  wire [2:0] \o__payload$118.tile.wf ;
+  wire [15:0] \o__payload$118.tile.wg ;
+  wire [67:0] \o__payload$120 ;
+  wire [31:0] \o__payload$120.address ;
+  wire [3:0] \o__payload$120.cause ;
+  wire [31:0] \o__payload$120.tile ;
+  wire [1:0] \o__payload$120.tile.plan ;
+  wire [9:0] \o__payload$120.tile.slot ;
+  wire \o__payload$120.tile.tracked ;
+  wire [2:0] \o__payload$120.tile.wf ;
+  wire [15:0] \o__payload$120.tile.wg ;
   wire [164:0] \o__payload$25 ;
   wire [31:0] \o__payload$25.address ;
   wire [63:0] \o__payload$25.data ;
@@ -4052,40 +4332,43 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire \o__payload.touch.parity ;
   wire \o__payload.touch.writer ;
   wire o__ready;
-  wire \o__ready$107 ;
   wire \o__ready$114 ;
+  wire \o__ready$121 ;
   wire \o__ready$26 ;
   wire \o__ready$32 ;
   wire \o__ready$38 ;
   wire o__valid;
-  wire \o__valid$109 ;
-  wire \o__valid$117 ;
+  wire \o__valid$116 ;
+  wire \o__valid$124 ;
   wire \o__valid$29 ;
   wire \o__valid$35 ;
   wire \o__valid$41 ;
+  output [15:0] occupancy;
   wire [15:0] occupancy;
-  wire [15:0] \occupancy$67 ;
+  wire [15:0] \occupancy$103 ;
+  wire [15:0] \occupancy$69 ;
+  reg [1:0] on_the_way = 2'h0;
   input [1:0] policy;
   wire [1:0] policy;
+  wire [1:0] \policy$105 ;
   wire [1:0] \policy$63 ;
-  wire [1:0] \policy$98 ;
   input [67:0] r__payload;
   wire [67:0] r__payload;
-  wire [67:0] \r__payload$93 ;
-  wire [63:0] \r__payload$93.data ;
-  wire \r__payload$93.id ;
-  wire \r__payload$93.last ;
-  wire [1:0] \r__payload$93.resp ;
+  wire [67:0] \r__payload$95 ;
+  wire [63:0] \r__payload$95.data ;
+  wire \r__payload$95.id ;
+  wire \r__payload$95.last ;
+  wire [1:0] \r__payload$95.resp ;
   wire [63:0] \r__payload.data ;
   wire \r__payload.id ;
   wire \r__payload.last ;
   wire [1:0] \r__payload.resp ;
   output r__ready;
   wire r__ready;
-  wire \r__ready$95 ;
+  wire \r__ready$97 ;
   input r__valid;
   wire r__valid;
-  wire \r__valid$97 ;
+  wire \r__valid$99 ;
   output [67:0] read__payload;
   wire [67:0] read__payload;
   wire [67:0] \read__payload$55 ;
@@ -4127,31 +4410,41 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   input [15:0] starvation_limit;
   wire [15:0] starvation_limit;
   wire [15:0] \starvation_limit$65 ;
+  input [15:0] threshold;
+  wire [15:0] threshold;
+  wire [15:0] \threshold$67 ;
   output [72:0] w__payload;
   wire [72:0] w__payload;
-  wire [72:0] \w__payload$75 ;
-  wire [63:0] \w__payload$75.data ;
-  wire \w__payload$75.last ;
-  wire [7:0] \w__payload$75.strb ;
+  wire [72:0] \w__payload$77 ;
+  wire [63:0] \w__payload$77.data ;
+  wire \w__payload$77.last ;
+  wire [7:0] \w__payload$77.strb ;
   wire [63:0] \w__payload.data ;
   wire \w__payload.last ;
   wire [7:0] \w__payload.strb ;
   input w__ready;
   wire w__ready;
-  wire \w__ready$77 ;
+  wire \w__ready$79 ;
   output w__valid;
   wire w__valid;
-  wire \w__valid$79 ;
-  assign \$3  = ~ compute__ready;
-  assign \$4  = i__valid & \$3 ;
-  assign \$5  = ~ o__ready;
-  assign \$6  = \i__valid$22  & \$5 ;
-  assign \$7  = access__valid & access__ready;
-  assign \$1  = \i__0__valid$28  & \o__ready$26 ;
-  assign \$2  = \i__1__valid$34  & \o__ready$32 ;
+  wire \w__valid$81 ;
+  assign issued = events[0] | events[1];
+  assign entered = access__valid & access__ready;
+  assign \$1  = \occupancy$103  + on_the_way;
+  assign \$2  = \i__0__valid$28  & \o__ready$26 ;
+  assign \$3  = \i__1__valid$34  & \o__ready$32 ;
+  assign \$4  = ~ compute__ready;
+  assign \$5  = i__valid & \$4 ;
+  assign \$6  = ~ o__ready;
+  assign \$7  = \i__valid$22  & \$6 ;
+  assign \$8  = on_the_way + issued;
+  assign \$9  = \$8  - entered;
+  always @(posedge clk)
+    on_the_way <= \$10 ;
   \t3_node_axi.controller.arbiter  arbiter (
     .clk(clk),
     .forced(forced),
+    .held(held),
     .i__0__payload(\i__0__payload$24 ),
     .i__0__ready(\o__ready$26 ),
     .i__0__valid(\i__0__valid$28 ),
@@ -4161,9 +4454,11 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
     .o__payload(request__payload),
     .o__ready(\o__ready$38 ),
     .o__valid(request__valid),
+    .occupancy(\$1 [15:0]),
     .policy(policy),
     .rst(rst),
-    .starvation_limit(starvation_limit)
+    .starvation_limit(starvation_limit),
+    .threshold(threshold)
   );
   \t3_node_axi.controller.communication_queue  communication_queue (
     .clk(clk),
@@ -4193,8 +4488,8 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
     .clear__ready(clear__ready),
     .clear__valid(clear__valid),
     .clk(clk),
-    .error__payload(\i__0__payload$101 ),
-    .error__valid(\i__0__valid$99 ),
+    .error__payload(\i__0__payload$108 ),
+    .error__valid(\i__0__valid$106 ),
     .request__payload(request__payload),
     .request__ready(\o__ready$38 ),
     .request__valid(request__valid),
@@ -4214,12 +4509,12 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
     .clk(clk),
     .commit__payload(commit__payload),
     .commit__valid(commit__valid),
-    .error__payload(\i__payload$105 ),
-    .error__valid(\i__valid$103 ),
+    .error__payload(\i__payload$112 ),
+    .error__valid(\i__valid$110 ),
     .o__ready(aw__ready),
     .\o__ready$79 (w__ready),
     .\o__ready$85 (ar__ready),
-    .occupancy(occupancy),
+    .occupancy(\occupancy$103 ),
     .r__payload(r__payload),
     .r__ready(r__ready),
     .r__valid(r__valid),
@@ -4231,12 +4526,12 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   );
   \t3_node_axi.controller.memory_errors  memory_errors (
     .clk(clk),
-    .i__valid(\i__valid$103 ),
-    .o__payload(\i__1__payload$112 ),
-    .o__ready(\o__ready$114 ),
-    .o__valid(\i__1__valid$116 ),
+    .i__valid(\i__valid$110 ),
+    .o__payload(\i__1__payload$119 ),
+    .o__ready(\o__ready$121 ),
+    .o__valid(\i__1__valid$123 ),
     .rst(rst),
-    .write__data(\i__payload$105 )
+    .write__data(\i__payload$112 )
   );
   \t3_node_axi.controller.merge  merge (
     .clk(clk),
@@ -4253,15 +4548,22 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   );
   \t3_node_axi.controller.reports  reports (
     .clk(clk),
-    .i__0__payload(\i__0__payload$101 ),
-    .i__0__valid(\i__0__valid$99 ),
-    .i__1__payload(\i__1__payload$112 ),
-    .i__1__ready(\o__ready$114 ),
-    .i__1__valid(\i__1__valid$116 ),
-    .o__payload(\error__payload$110 ),
-    .o__valid(\error__valid$108 ),
+    .i__0__payload(\i__0__payload$108 ),
+    .i__0__valid(\i__0__valid$106 ),
+    .i__1__payload(\i__1__payload$119 ),
+    .i__1__ready(\o__ready$121 ),
+    .i__1__valid(\i__1__valid$123 ),
+    .o__payload(\error__payload$117 ),
+    .o__valid(\error__valid$115 ),
     .rst(rst)
   );
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$4 ) begin end
+    \$10  = \$9 [1:0];
+    if (rst) begin
+      \$10  = 2'h0;
+    end
+  end
   assign compute__payload = i__payload;
   assign i__ready = compute__ready;
   assign compute__valid = i__valid;
@@ -4295,33 +4597,35 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   assign \commit__valid$61  = commit__valid;
   assign \policy$63  = policy;
   assign \starvation_limit$65  = starvation_limit;
-  assign \occupancy$67  = occupancy;
-  assign \aw__payload$69  = aw__payload;
-  assign \aw__ready$71  = aw__ready;
-  assign \aw__valid$73  = aw__valid;
-  assign \w__payload$75  = w__payload;
-  assign \w__ready$77  = w__ready;
-  assign \w__valid$79  = w__valid;
-  assign \b__payload$81  = b__payload;
-  assign \b__ready$83  = b__ready;
-  assign \b__valid$85  = b__valid;
-  assign \ar__payload$87  = ar__payload;
-  assign \ar__ready$89  = ar__ready;
-  assign \ar__valid$91  = ar__valid;
-  assign \r__payload$93  = r__payload;
-  assign \r__ready$95  = r__ready;
-  assign \r__valid$97  = r__valid;
-  assign \policy$98  = 2'h1;
-  assign error__valid = \i__0__valid$99 ;
-  assign error__payload = \i__0__payload$101 ;
-  assign \error__valid$104  = \i__valid$103 ;
-  assign \error__payload$106  = \i__payload$105 ;
-  assign \o__ready$107  = 1'h1;
-  assign \o__valid$109  = \error__valid$108 ;
-  assign \o__payload$111  = \error__payload$110 ;
-  assign \o__payload$113  = \i__1__payload$112 ;
-  assign \i__1__ready$115  = \o__ready$114 ;
-  assign \o__valid$117  = \i__1__valid$116 ;
+  assign \threshold$67  = threshold;
+  assign \occupancy$69  = \$1 [15:0];
+  assign \aw__payload$71  = aw__payload;
+  assign \aw__ready$73  = aw__ready;
+  assign \aw__valid$75  = aw__valid;
+  assign \w__payload$77  = w__payload;
+  assign \w__ready$79  = w__ready;
+  assign \w__valid$81  = w__valid;
+  assign \b__payload$83  = b__payload;
+  assign \b__ready$85  = b__ready;
+  assign \b__valid$87  = b__valid;
+  assign \ar__payload$89  = ar__payload;
+  assign \ar__ready$91  = ar__ready;
+  assign \ar__valid$93  = ar__valid;
+  assign \r__payload$95  = r__payload;
+  assign \r__ready$97  = r__ready;
+  assign \r__valid$99  = r__valid;
+  assign \policy$105  = 2'h1;
+  assign error__valid = \i__0__valid$106 ;
+  assign error__payload = \i__0__payload$108 ;
+  assign \error__valid$111  = \i__valid$110 ;
+  assign \error__payload$113  = \i__payload$112 ;
+  assign \o__ready$114  = 1'h1;
+  assign \o__valid$116  = \error__valid$115 ;
+  assign \o__payload$118  = \error__payload$117 ;
+  assign \o__payload$120  = \i__1__payload$119 ;
+  assign \i__1__ready$122  = \o__ready$121 ;
+  assign \o__valid$124  = \i__1__valid$123 ;
+  assign occupancy = \$1 [15:0];
   assign \i__payload.op  = i__payload[1:0];
   assign \i__payload.dtype  = i__payload[3:2];
   assign \i__payload.source  = i__payload[5:4];
@@ -4676,125 +4980,127 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   assign \aw__payload.size  = aw__payload[43:41];
   assign \aw__payload.burst  = aw__payload[45:44];
   assign \aw__payload.user  = aw__payload[64:46];
-  assign \aw__payload$69.id  = aw__payload[0];
-  assign \aw__payload$69.addr  = aw__payload[32:1];
-  assign \aw__payload$69.len  = aw__payload[40:33];
-  assign \aw__payload$69.size  = aw__payload[43:41];
-  assign \aw__payload$69.burst  = aw__payload[45:44];
-  assign \aw__payload$69.user  = aw__payload[64:46];
+  assign \aw__payload$71.id  = aw__payload[0];
+  assign \aw__payload$71.addr  = aw__payload[32:1];
+  assign \aw__payload$71.len  = aw__payload[40:33];
+  assign \aw__payload$71.size  = aw__payload[43:41];
+  assign \aw__payload$71.burst  = aw__payload[45:44];
+  assign \aw__payload$71.user  = aw__payload[64:46];
   assign \w__payload.data  = w__payload[63:0];
   assign \w__payload.strb  = w__payload[71:64];
   assign \w__payload.last  = w__payload[72];
-  assign \w__payload$75.data  = w__payload[63:0];
-  assign \w__payload$75.strb  = w__payload[71:64];
-  assign \w__payload$75.last  = w__payload[72];
+  assign \w__payload$77.data  = w__payload[63:0];
+  assign \w__payload$77.strb  = w__payload[71:64];
+  assign \w__payload$77.last  = w__payload[72];
   assign \b__payload.id  = b__payload[0];
   assign \b__payload.resp  = b__payload[2:1];
-  assign \b__payload$81.id  = b__payload[0];
-  assign \b__payload$81.resp  = b__payload[2:1];
+  assign \b__payload$83.id  = b__payload[0];
+  assign \b__payload$83.resp  = b__payload[2:1];
   assign \ar__payload.id  = ar__payload[0];
   assign \ar__payload.addr  = ar__payload[32:1];
   assign \ar__payload.len  = ar__payload[40:33];
   assign \ar__payload.size  = ar__payload[43:41];
   assign \ar__payload.burst  = ar__payload[45:44];
   assign \ar__payload.user  = ar__payload[64:46];
-  assign \ar__payload$87.id  = ar__payload[0];
-  assign \ar__payload$87.addr  = ar__payload[32:1];
-  assign \ar__payload$87.len  = ar__payload[40:33];
-  assign \ar__payload$87.size  = ar__payload[43:41];
-  assign \ar__payload$87.burst  = ar__payload[45:44];
-  assign \ar__payload$87.user  = ar__payload[64:46];
+  assign \ar__payload$89.id  = ar__payload[0];
+  assign \ar__payload$89.addr  = ar__payload[32:1];
+  assign \ar__payload$89.len  = ar__payload[40:33];
+  assign \ar__payload$89.size  = ar__payload[43:41];
+  assign \ar__payload$89.burst  = ar__payload[45:44];
+  assign \ar__payload$89.user  = ar__payload[64:46];
   assign \r__payload.id  = r__payload[0];
   assign \r__payload.data  = r__payload[64:1];
   assign \r__payload.resp  = r__payload[66:65];
   assign \r__payload.last  = r__payload[67];
-  assign \r__payload$93.id  = r__payload[0];
-  assign \r__payload$93.data  = r__payload[64:1];
-  assign \r__payload$93.resp  = r__payload[66:65];
-  assign \r__payload$93.last  = r__payload[67];
-  assign \i__0__payload$101.cause  = \i__0__payload$101 [3:0];
-  assign \i__0__payload$101.address  = \i__0__payload$101 [35:4];
-  assign \i__0__payload$101.tile  = \i__0__payload$101 [67:36];
-  assign \i__0__payload$101.tile.tracked  = \i__0__payload$101 [36];
-  assign \i__0__payload$101.tile.plan  = \i__0__payload$101 [38:37];
-  assign \i__0__payload$101.tile.slot  = \i__0__payload$101 [48:39];
-  assign \i__0__payload$101.tile.wg  = \i__0__payload$101 [64:49];
-  assign \i__0__payload$101.tile.wf  = \i__0__payload$101 [67:65];
-  assign \error__payload.cause  = \i__0__payload$101 [3:0];
-  assign \error__payload.address  = \i__0__payload$101 [35:4];
-  assign \error__payload.tile  = \i__0__payload$101 [67:36];
-  assign \error__payload.tile.tracked  = \i__0__payload$101 [36];
-  assign \error__payload.tile.plan  = \i__0__payload$101 [38:37];
-  assign \error__payload.tile.slot  = \i__0__payload$101 [48:39];
-  assign \error__payload.tile.wg  = \i__0__payload$101 [64:49];
-  assign \error__payload.tile.wf  = \i__0__payload$101 [67:65];
-  assign \i__payload$105.cause  = \i__payload$105 [3:0];
-  assign \i__payload$105.address  = \i__payload$105 [35:4];
-  assign \i__payload$105.tile  = \i__payload$105 [67:36];
-  assign \i__payload$105.tile.tracked  = \i__payload$105 [36];
-  assign \i__payload$105.tile.plan  = \i__payload$105 [38:37];
-  assign \i__payload$105.tile.slot  = \i__payload$105 [48:39];
-  assign \i__payload$105.tile.wg  = \i__payload$105 [64:49];
-  assign \i__payload$105.tile.wf  = \i__payload$105 [67:65];
-  assign \error__payload$106.cause  = \i__payload$105 [3:0];
-  assign \error__payload$106.address  = \i__payload$105 [35:4];
-  assign \error__payload$106.tile  = \i__payload$105 [67:36];
-  assign \error__payload$106.tile.tracked  = \i__payload$105 [36];
-  assign \error__payload$106.tile.plan  = \i__payload$105 [38:37];
-  assign \error__payload$106.tile.slot  = \i__payload$105 [48:39];
-  assign \error__payload$106.tile.wg  = \i__payload$105 [64:49];
-  assign \error__payload$106.tile.wf  = \i__payload$105 [67:65];
-  assign \error__payload$110.cause  = \error__payload$110 [3:0];
-  assign \error__payload$110.address  = \error__payload$110 [35:4];
-  assign \error__payload$110.tile  = \error__payload$110 [67:36];
-  assign \error__payload$110.tile.tracked  = \error__payload$110 [36];
-  assign \error__payload$110.tile.plan  = \error__payload$110 [38:37];
-  assign \error__payload$110.tile.slot  = \error__payload$110 [48:39];
-  assign \error__payload$110.tile.wg  = \error__payload$110 [64:49];
-  assign \error__payload$110.tile.wf  = \error__payload$110 [67:65];
-  assign \o__payload$111.cause  = \error__payload$110 [3:0];
-  assign \o__payload$111.address  = \error__payload$110 [35:4];
-  assign \o__payload$111.tile  = \error__payload$110 [67:36];
-  assign \o__payload$111.tile.tracked  = \error__payload$110 [36];
-  assign \o__payload$111.tile.plan  = \error__payload$110 [38:37];
-  assign \o__payload$111.tile.slot  = \error__payload$110 [48:39];
-  assign \o__payload$111.tile.wg  = \error__payload$110 [64:49];
-  assign \o__payload$111.tile.wf  = \error__payload$110 [67:65];
-  assign \i__1__payload$112.cause  = \i__1__payload$112 [3:0];
-  assign \i__1__payload$112.address  = \i__1__payload$112 [35:4];
-  assign \i__1__payload$112.tile  = \i__1__payload$112 [67:36];
-  assign \i__1__payload$112.tile.tracked  = \i__1__payload$112 [36];
-  assign \i__1__payload$112.tile.plan  = \i__1__payload$112 [38:37];
-  assign \i__1__payload$112.tile.slot  = \i__1__payload$112 [48:39];
-  assign \i__1__payload$112.tile.wg  = \i__1__payload$112 [64:49];
-  assign \i__1__payload$112.tile.wf  = \i__1__payload$112 [67:65];
-  assign \o__payload$113.cause  = \i__1__payload$112 [3:0];
-  assign \o__payload$113.address  = \i__1__payload$112 [35:4];
-  assign \o__payload$113.tile  = \i__1__payload$112 [67:36];
-  assign \o__payload$113.tile.tracked  = \i__1__payload$112 [36];
-  assign \o__payload$113.tile.plan  = \i__1__payload$112 [38:37];
-  assign \o__payload$113.tile.slot  = \i__1__payload$112 [48:39];
-  assign \o__payload$113.tile.wg  = \i__1__payload$112 [64:49];
-  assign \o__payload$113.tile.wf  = \i__1__payload$112 [67:65];
+  assign \r__payload$95.id  = r__payload[0];
+  assign \r__payload$95.data  = r__payload[64:1];
+  assign \r__payload$95.resp  = r__payload[66:65];
+  assign \r__payload$95.last  = r__payload[67];
   assign \events.compute_issue  = events[0];
   assign \events.communication_issue  = events[1];
   assign \events.compute_stall  = events[2];
   assign \events.communication_stall  = events[3];
   assign \events.forced  = events[4];
-  assign \events.access  = events[5];
-  assign events[5] = \$7 ;
+  assign \events.communication_hold  = events[5];
+  assign \events.access  = events[6];
+  assign \i__0__payload$108.cause  = \i__0__payload$108 [3:0];
+  assign \i__0__payload$108.address  = \i__0__payload$108 [35:4];
+  assign \i__0__payload$108.tile  = \i__0__payload$108 [67:36];
+  assign \i__0__payload$108.tile.tracked  = \i__0__payload$108 [36];
+  assign \i__0__payload$108.tile.plan  = \i__0__payload$108 [38:37];
+  assign \i__0__payload$108.tile.slot  = \i__0__payload$108 [48:39];
+  assign \i__0__payload$108.tile.wg  = \i__0__payload$108 [64:49];
+  assign \i__0__payload$108.tile.wf  = \i__0__payload$108 [67:65];
+  assign \error__payload.cause  = \i__0__payload$108 [3:0];
+  assign \error__payload.address  = \i__0__payload$108 [35:4];
+  assign \error__payload.tile  = \i__0__payload$108 [67:36];
+  assign \error__payload.tile.tracked  = \i__0__payload$108 [36];
+  assign \error__payload.tile.plan  = \i__0__payload$108 [38:37];
+  assign \error__payload.tile.slot  = \i__0__payload$108 [48:39];
+  assign \error__payload.tile.wg  = \i__0__payload$108 [64:49];
+  assign \error__payload.tile.wf  = \i__0__payload$108 [67:65];
+  assign \i__payload$112.cause  = \i__payload$112 [3:0];
+  assign \i__payload$112.address  = \i__payload$112 [35:4];
+  assign \i__payload$112.tile  = \i__payload$112 [67:36];
+  assign \i__payload$112.tile.tracked  = \i__payload$112 [36];
+  assign \i__payload$112.tile.plan  = \i__payload$112 [38:37];
+  assign \i__payload$112.tile.slot  = \i__payload$112 [48:39];
+  assign \i__payload$112.tile.wg  = \i__payload$112 [64:49];
+  assign \i__payload$112.tile.wf  = \i__payload$112 [67:65];
+  assign \error__payload$113.cause  = \i__payload$112 [3:0];
+  assign \error__payload$113.address  = \i__payload$112 [35:4];
+  assign \error__payload$113.tile  = \i__payload$112 [67:36];
+  assign \error__payload$113.tile.tracked  = \i__payload$112 [36];
+  assign \error__payload$113.tile.plan  = \i__payload$112 [38:37];
+  assign \error__payload$113.tile.slot  = \i__payload$112 [48:39];
+  assign \error__payload$113.tile.wg  = \i__payload$112 [64:49];
+  assign \error__payload$113.tile.wf  = \i__payload$112 [67:65];
+  assign \error__payload$117.cause  = \error__payload$117 [3:0];
+  assign \error__payload$117.address  = \error__payload$117 [35:4];
+  assign \error__payload$117.tile  = \error__payload$117 [67:36];
+  assign \error__payload$117.tile.tracked  = \error__payload$117 [36];
+  assign \error__payload$117.tile.plan  = \error__payload$117 [38:37];
+  assign \error__payload$117.tile.slot  = \error__payload$117 [48:39];
+  assign \error__payload$117.tile.wg  = \error__payload$117 [64:49];
+  assign \error__payload$117.tile.wf  = \error__payload$117 [67:65];
+  assign \o__payload$118.cause  = \error__payload$117 [3:0];
+  assign \o__payload$118.address  = \error__payload$117 [35:4];
+  assign \o__payload$118.tile  = \error__payload$117 [67:36];
+  assign \o__payload$118.tile.tracked  = \error__payload$117 [36];
+  assign \o__payload$118.tile.plan  = \error__payload$117 [38:37];
+  assign \o__payload$118.tile.slot  = \error__payload$117 [48:39];
+  assign \o__payload$118.tile.wg  = \error__payload$117 [64:49];
+  assign \o__payload$118.tile.wf  = \error__payload$117 [67:65];
+  assign \i__1__payload$119.cause  = \i__1__payload$119 [3:0];
+  assign \i__1__payload$119.address  = \i__1__payload$119 [35:4];
+  assign \i__1__payload$119.tile  = \i__1__payload$119 [67:36];
+  assign \i__1__payload$119.tile.tracked  = \i__1__payload$119 [36];
+  assign \i__1__payload$119.tile.plan  = \i__1__payload$119 [38:37];
+  assign \i__1__payload$119.tile.slot  = \i__1__payload$119 [48:39];
+  assign \i__1__payload$119.tile.wg  = \i__1__payload$119 [64:49];
+  assign \i__1__payload$119.tile.wf  = \i__1__payload$119 [67:65];
+  assign \o__payload$120.cause  = \i__1__payload$119 [3:0];
+  assign \o__payload$120.address  = \i__1__payload$119 [35:4];
+  assign \o__payload$120.tile  = \i__1__payload$119 [67:36];
+  assign \o__payload$120.tile.tracked  = \i__1__payload$119 [36];
+  assign \o__payload$120.tile.plan  = \i__1__payload$119 [38:37];
+  assign \o__payload$120.tile.slot  = \i__1__payload$119 [48:39];
+  assign \o__payload$120.tile.wg  = \i__1__payload$119 [64:49];
+  assign \o__payload$120.tile.wf  = \i__1__payload$119 [67:65];
+  assign events[6] = entered;
+  assign events[5] = held;
   assign events[4] = forced;
-  assign events[3] = \$6 ;
-  assign events[2] = \$4 ;
-  assign events[1] = \$2 ;
-  assign events[0] = \$1 ;
+  assign events[3] = \$7 ;
+  assign events[2] = \$5 ;
+  assign events[1] = \$3 ;
+  assign events[0] = \$2 ;
 endmodule
 
-module \t3_node_axi.controller.arbiter (rst, i__0__valid, i__0__payload, i__1__valid, i__1__payload, forced, i__0__ready, i__1__ready, o__ready, o__valid, o__payload, policy, starvation_limit, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$4 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$4 <= 1'b0;
+module \t3_node_axi.controller.arbiter (rst, occupancy, i__0__valid, i__0__payload, i__1__valid, i__1__payload, forced, held, i__0__ready, i__1__ready, o__ready, o__valid, o__payload, threshold, policy, starvation_limit, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$5 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$5 <= 1'b0;
   wire \$1 ;
-  wire [2:0] \$10 ;
+  wire \$10 ;
   wire \$11 ;
   wire \$12 ;
   wire \$13 ;
@@ -4807,12 +5113,25 @@ module \t3_node_axi.controller.arbiter (rst, i__0__valid, i__0__payload, i__1__v
   wire \$2 ;
   wire \$20 ;
   wire \$21 ;
-  wire [16:0] \$22 ;
-  reg \$23 ;
-  reg [164:0] \$24 ;
-  reg \$25 ;
-  reg [15:0] \$26 ;
+  wire \$22 ;
+  wire [2:0] \$23 ;
+  wire \$24 ;
+  wire \$25 ;
+  wire \$26 ;
+  wire \$27 ;
+  wire \$28 ;
+  wire \$29 ;
   wire \$3 ;
+  wire \$30 ;
+  wire \$31 ;
+  wire \$32 ;
+  wire \$33 ;
+  wire \$34 ;
+  wire [16:0] \$35 ;
+  reg \$36 ;
+  reg [164:0] \$37 ;
+  reg \$38 ;
+  reg [15:0] \$39 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
@@ -4826,6 +5145,9 @@ module \t3_node_axi.controller.arbiter (rst, i__0__valid, i__0__payload, i__1__v
   reg [1:0] eligible;
   output forced;
   wire forced;
+  wire full;
+  output held;
+  wire held;
   input [164:0] i__0__payload;
   wire [164:0] i__0__payload;
   wire [31:0] \i__0__payload.address ;
@@ -4902,6 +5224,8 @@ module \t3_node_axi.controller.arbiter (rst, i__0__valid, i__0__payload, i__1__v
   wire o__ready;
   output o__valid;
   reg o__valid = 1'h0;
+  input [15:0] occupancy;
+  wire [15:0] occupancy;
   wire open_;
   input [1:0] policy;
   wire [1:0] policy;
@@ -4912,6 +5236,8 @@ module \t3_node_axi.controller.arbiter (rst, i__0__valid, i__0__payload, i__1__v
   input [15:0] starvation_limit;
   wire [15:0] starvation_limit;
   wire starved;
+  input [15:0] threshold;
+  wire [15:0] threshold;
   reg [15:0] waited = 16'h0000;
   assign \$1  = ~ o__valid;
   assign open_ = \$1  | o__ready;
@@ -4923,42 +5249,57 @@ module \t3_node_axi.controller.arbiter (rst, i__0__valid, i__0__payload, i__1__v
   assign \$6  = ranked & i__0__valid;
   assign \$7  = ~ starved;
   assign preferred = \$6  & \$7 ;
-  assign \$8  = ranked & i__0__valid;
-  assign \$9  = \$8  & starved;
-  assign forced = \$9  & open_;
+  assign \$8  = policy == 2'h2;
+  assign \$9  = | threshold;
+  assign \$10  = \$8  & \$9 ;
+  assign \$11  = occupancy >= threshold;
+  assign full = \$10  & \$11 ;
+  assign \$12  = ranked & i__0__valid;
+  assign \$13  = \$12  | full;
+  assign \$14  = \$13  & starved;
+  assign forced = \$14  & open_;
+  assign \$16  = ranked & \$15 ;
+  assign \$18  = ~ \$17 ;
+  assign \$19  = \$16  & \$18 ;
+  assign held = \$19  & open_;
+  assign \$20  = ranked & full;
+  assign \$21  = ~ starved;
+  assign \$22  = \$20  & \$21 ;
   assign i__0__ready = open_ & chosen[0];
   assign i__1__ready = open_ & chosen[1];
-  assign \$11  = | { i__1__valid, i__0__valid };
-  assign \$12  = open_ & chosen[0];
-  assign \$13  = ~ preferred;
-  assign \$14  = open_ & chosen[1];
-  assign \$15  = ~ preferred;
-  assign \$17  = ~ \$16 ;
-  assign \$19  = open_ & \$18 ;
-  assign \$20  = \$17  | \$19 ;
-  assign \$21  = waited != 16'hffff;
-  assign \$22  = waited + 1'h1;
+  assign \$24  = | chosen;
+  assign \$25  = open_ & chosen[0];
+  assign \$26  = ~ preferred;
+  assign \$27  = open_ & chosen[1];
+  assign \$28  = ~ preferred;
+  assign \$30  = ~ \$29 ;
+  assign \$32  = open_ & \$31 ;
+  assign \$33  = \$30  | \$32 ;
+  assign \$34  = waited != 16'hffff;
+  assign \$35  = waited + 1'h1;
   always @(posedge clk)
-    o__valid <= \$23 ;
+    o__valid <= \$36 ;
   always @(posedge clk)
-    o__payload <= \$24 ;
+    o__payload <= \$37 ;
   always @(posedge clk)
-    last <= \$25 ;
+    last <= \$38 ;
   always @(posedge clk)
-    waited <= \$26 ;
+    waited <= \$39 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$4 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
     (* full_case = 32'd1 *)
     if (preferred) begin
       eligible = 2'h1;
+    end else if (\$22 ) begin
+      eligible = 2'h0;
     end else if (ranked) begin
-      eligible = \$10 [1:0];
+      eligible = \$23 [1:0];
     end else begin
       eligible = { i__1__valid, i__0__valid };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$4 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
     chosen = 2'h0;
     (* full_case = 32'd1 *)
     casez (last)
@@ -4983,55 +5324,55 @@ module \t3_node_axi.controller.arbiter (rst, i__0__valid, i__0__payload, i__1__v
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$4 ) begin end
-    \$23  = o__valid;
+    if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
+    \$36  = o__valid;
     if (open_) begin
-      \$23  = \$11 ;
+      \$36  = \$24 ;
     end
     if (rst) begin
-      \$23  = 1'h0;
+      \$36  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$4 ) begin end
-    \$24  = o__payload;
-    if (\$12 ) begin
-      \$24  = i__0__payload;
+    if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
+    \$37  = o__payload;
+    if (\$25 ) begin
+      \$37  = i__0__payload;
     end
-    if (\$14 ) begin
-      \$24  = i__1__payload;
+    if (\$27 ) begin
+      \$37  = i__1__payload;
     end
     if (rst) begin
-      \$24  = 165'h000000000000000000000000000000000000000000;
+      \$37  = 165'h000000000000000000000000000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$4 ) begin end
-    \$25  = last;
-    if (\$12 ) begin
-      if (\$13 ) begin
-        \$25  = 1'h0;
+    if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
+    \$38  = last;
+    if (\$25 ) begin
+      if (\$26 ) begin
+        \$38  = 1'h0;
       end
     end
-    if (\$14 ) begin
-      if (\$15 ) begin
-        \$25  = 1'h1;
+    if (\$27 ) begin
+      if (\$28 ) begin
+        \$38  = 1'h1;
       end
     end
     if (rst) begin
-      \$25  = 1'h1;
+      \$38  = 1'h1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$4 ) begin end
-    \$26  = waited;
-    if (\$20 ) begin
-      \$26  = 16'h0000;
-    end else if (\$21 ) begin
-      \$26  = \$22 [15:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
+    \$39  = waited;
+    if (\$33 ) begin
+      \$39  = 16'h0000;
+    end else if (\$34 ) begin
+      \$39  = \$35 [15:0];
     end
     if (rst) begin
-      \$26  = 16'h0000;
+      \$39  = 16'h0000;
     end
   end
   assign asks = { i__1__valid, i__0__valid };
@@ -5093,276 +5434,15 @@ module \t3_node_axi.controller.arbiter (rst, i__0__valid, i__0__payload, i__1__v
   assign \i__1__payload.tile.wg  = i__1__payload[161:146];
   assign \i__1__payload.tile.wf  = i__1__payload[164:162];
   assign \$5  = i__1__valid;
-  assign \$10 [0] = 1'h0;
-  assign \$10 [2:1] = { 1'h0, i__1__valid };
-  assign \$16  = i__1__valid;
-  assign \$18  = chosen[1];
+  assign \$15  = i__1__valid;
+  assign \$17  = chosen[1];
+  assign \$23 [0] = 1'h0;
+  assign \$23 [2:1] = { 1'h0, i__1__valid };
+  assign \$29  = i__1__valid;
+  assign \$31  = chosen[1];
 endmodule
 
 module \t3_node_axi.controller.communication_queue (rst, i__ready, o__valid, o__payload, o__ready, i__valid, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$5 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$5 <= 1'b0;
-  wire \$1 ;
-  reg [4:0] \$10 ;
-  reg [3:0] \$11 ;
-  reg [3:0] \$12 ;
-  wire [4:0] \$2 ;
-  wire [4:0] \$3 ;
-  wire [4:0] \$4 ;
-  wire [5:0] \$5 ;
-  wire [6:0] \$6 ;
-  wire \$7 ;
-  wire [4:0] \$8 ;
-  wire [4:0] \$9 ;
-  input clk;
-  wire clk;
-  wire get;
-  reg [3:0] get_at = 4'h0;
-  wire [3:0] get_next;
-  wire [164:0] i__payload;
-  wire [31:0] \i__payload.address ;
-  wire [63:0] \i__payload.data ;
-  wire [1:0] \i__payload.dtype ;
-  wire \i__payload.last ;
-  wire [1:0] \i__payload.op ;
-  wire [1:0] \i__payload.source ;
-  wire [7:0] \i__payload.strobe ;
-  wire [2:0] \i__payload.tag ;
-  wire [31:0] \i__payload.tile ;
-  wire [1:0] \i__payload.tile.plan ;
-  wire [9:0] \i__payload.tile.slot ;
-  wire \i__payload.tile.tracked ;
-  wire [2:0] \i__payload.tile.wf ;
-  wire [15:0] \i__payload.tile.wg ;
-  wire [18:0] \i__payload.touch ;
-  wire \i__payload.touch.enable ;
-  wire [15:0] \i__payload.touch.index ;
-  wire \i__payload.touch.parity ;
-  wire \i__payload.touch.writer ;
-  output i__ready;
-  wire i__ready;
-  input i__valid;
-  wire i__valid;
-  reg [4:0] level = 5'h00;
-  output [164:0] o__payload;
-  wire [164:0] o__payload;
-  wire [31:0] \o__payload.address ;
-  wire [63:0] \o__payload.data ;
-  wire [1:0] \o__payload.dtype ;
-  wire \o__payload.last ;
-  wire [1:0] \o__payload.op ;
-  wire [1:0] \o__payload.source ;
-  wire [7:0] \o__payload.strobe ;
-  wire [2:0] \o__payload.tag ;
-  wire [31:0] \o__payload.tile ;
-  wire [1:0] \o__payload.tile.plan ;
-  wire [9:0] \o__payload.tile.slot ;
-  wire \o__payload.tile.tracked ;
-  wire [2:0] \o__payload.tile.wf ;
-  wire [15:0] \o__payload.tile.wg ;
-  wire [18:0] \o__payload.touch ;
-  wire \o__payload.touch.enable ;
-  wire [15:0] \o__payload.touch.index ;
-  wire \o__payload.touch.parity ;
-  wire \o__payload.touch.writer ;
-  input o__ready;
-  wire o__ready;
-  output o__valid;
-  wire o__valid;
-  wire put;
-  (* init = 4'h0 *)
-  wire [3:0] put_at;
-  wire [3:0] read__addr;
-  wire [164:0] read__data;
-  wire [31:0] \read__data.address ;
-  wire [63:0] \read__data.data ;
-  wire [1:0] \read__data.dtype ;
-  wire \read__data.last ;
-  wire [1:0] \read__data.op ;
-  wire [1:0] \read__data.source ;
-  wire [7:0] \read__data.strobe ;
-  wire [2:0] \read__data.tag ;
-  wire [31:0] \read__data.tile ;
-  wire [1:0] \read__data.tile.plan ;
-  wire [9:0] \read__data.tile.slot ;
-  wire \read__data.tile.tracked ;
-  wire [2:0] \read__data.tile.wf ;
-  wire [15:0] \read__data.tile.wg ;
-  wire [18:0] \read__data.touch ;
-  wire \read__data.touch.enable ;
-  wire [15:0] \read__data.touch.index ;
-  wire \read__data.touch.parity ;
-  wire \read__data.touch.writer ;
-  input rst;
-  wire rst;
-  reg [3:0] write__addr = 4'h0;
-  input [164:0] write__data;
-  wire [164:0] write__data;
-  wire [31:0] \write__data.address ;
-  wire [63:0] \write__data.data ;
-  wire [1:0] \write__data.dtype ;
-  wire \write__data.last ;
-  wire [1:0] \write__data.op ;
-  wire [1:0] \write__data.source ;
-  wire [7:0] \write__data.strobe ;
-  wire [2:0] \write__data.tag ;
-  wire [31:0] \write__data.tile ;
-  wire [1:0] \write__data.tile.plan ;
-  wire [9:0] \write__data.tile.slot ;
-  wire \write__data.tile.tracked ;
-  wire [2:0] \write__data.tile.wf ;
-  wire [15:0] \write__data.tile.wg ;
-  wire [18:0] \write__data.touch ;
-  wire \write__data.touch.enable ;
-  wire [15:0] \write__data.touch.index ;
-  wire \write__data.touch.parity ;
-  wire \write__data.touch.writer ;
-  wire write__en;
-  reg [164:0] storage [15:0];
-`ifndef SYNTHESIS
-  integer storage_word;
-  initial for (storage_word = 0; storage_word <= 15; storage_word = storage_word + 1) storage [storage_word] = 0;
-`endif
-  always @(posedge clk) begin
-    if (put)
-      storage[write__addr] <= write__data;
-  end
-  reg [3:0] _0_;
-`ifndef SYNTHESIS
-  initial _0_ = 0;
-`endif
-  always @(posedge clk) begin
-    _0_ <= \$4 [3:0];
-  end
-  assign o__payload = storage[_0_];
-  assign i__ready = level != 5'h10;
-  assign o__valid = | level;
-  assign put = i__valid & i__ready;
-  assign get = o__valid & o__ready;
-  assign \$1  = get_at == 4'hf;
-  assign \$2  = get_at + 1'h1;
-  assign \$3  = \$1  ? 5'h00 : \$2 ;
-  assign \$4  = get ? \$3  : { 1'h0, get_at };
-  assign \$5  = level + put;
-  assign \$6  = \$5  - get;
-  assign \$7  = write__addr == 4'hf;
-  assign \$8  = write__addr + 1'h1;
-  assign \$9  = \$7  ? 5'h00 : \$8 ;
-  always @(posedge clk)
-    level <= \$10 ;
-  always @(posedge clk)
-    get_at <= \$11 ;
-  always @(posedge clk)
-    write__addr <= \$12 ;
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
-    \$10  = \$6 [4:0];
-    if (rst) begin
-      \$10  = 5'h00;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
-    \$11  = \$4 [3:0];
-    if (rst) begin
-      \$11  = 4'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
-    \$12  = write__addr;
-    if (put) begin
-      \$12  = \$9 [3:0];
-    end
-    if (rst) begin
-      \$12  = 4'h0;
-    end
-  end
-  assign put_at = write__addr;
-  assign i__payload = write__data;
-  assign write__en = put;
-  assign get_next = \$4 [3:0];
-  assign read__addr = \$4 [3:0];
-  assign read__data = o__payload;
-  assign \write__data.op  = write__data[1:0];
-  assign \write__data.dtype  = write__data[3:2];
-  assign \write__data.source  = write__data[5:4];
-  assign \write__data.tag  = write__data[8:6];
-  assign \write__data.last  = write__data[9];
-  assign \write__data.address  = write__data[41:10];
-  assign \write__data.data  = write__data[105:42];
-  assign \write__data.strobe  = write__data[113:106];
-  assign \write__data.touch  = write__data[132:114];
-  assign \write__data.touch.enable  = write__data[114];
-  assign \write__data.touch.parity  = write__data[115];
-  assign \write__data.touch.writer  = write__data[116];
-  assign \write__data.touch.index  = write__data[132:117];
-  assign \write__data.tile  = write__data[164:133];
-  assign \write__data.tile.tracked  = write__data[133];
-  assign \write__data.tile.plan  = write__data[135:134];
-  assign \write__data.tile.slot  = write__data[145:136];
-  assign \write__data.tile.wg  = write__data[161:146];
-  assign \write__data.tile.wf  = write__data[164:162];
-  assign \i__payload.op  = write__data[1:0];
-  assign \i__payload.dtype  = write__data[3:2];
-  assign \i__payload.source  = write__data[5:4];
-  assign \i__payload.tag  = write__data[8:6];
-  assign \i__payload.last  = write__data[9];
-  assign \i__payload.address  = write__data[41:10];
-  assign \i__payload.data  = write__data[105:42];
-  assign \i__payload.strobe  = write__data[113:106];
-  assign \i__payload.touch  = write__data[132:114];
-  assign \i__payload.touch.enable  = write__data[114];
-  assign \i__payload.touch.parity  = write__data[115];
-  assign \i__payload.touch.writer  = write__data[116];
-  assign \i__payload.touch.index  = write__data[132:117];
-  assign \i__payload.tile  = write__data[164:133];
-  assign \i__payload.tile.tracked  = write__data[133];
-  assign \i__payload.tile.plan  = write__data[135:134];
-  assign \i__payload.tile.slot  = write__data[145:136];
-  assign \i__payload.tile.wg  = write__data[161:146];
-  assign \i__payload.tile.wf  = write__data[164:162];
-  assign \o__payload.op  = o__payload[1:0];
-  assign \o__payload.dtype  = o__payload[3:2];
-  assign \o__payload.source  = o__payload[5:4];
-  assign \o__payload.tag  = o__payload[8:6];
-  assign \o__payload.last  = o__payload[9];
-  assign \o__payload.address  = o__payload[41:10];
-  assign \o__payload.data  = o__payload[105:42];
-  assign \o__payload.strobe  = o__payload[113:106];
-  assign \o__payload.touch  = o__payload[132:114];
-  assign \o__payload.touch.enable  = o__payload[114];
-  assign \o__payload.touch.parity  = o__payload[115];
-  assign \o__payload.touch.writer  = o__payload[116];
-  assign \o__payload.touch.index  = o__payload[132:117];
-  assign \o__payload.tile  = o__payload[164:133];
-  assign \o__payload.tile.tracked  = o__payload[133];
-  assign \o__payload.tile.plan  = o__payload[135:134];
-  assign \o__payload.tile.slot  = o__payload[145:136];
-  assign \o__payload.tile.wg  = o__payload[161:146];
-  assign \o__payload.tile.wf  = o__payload[164:162];
-  assign \read__data.op  = o__payload[1:0];
-  assign \read__data.dtype  = o__payload[3:2];
-  assign \read__data.source  = o__payload[5:4];
-  assign \read__data.tag  = o__payload[8:6];
-  assign \read__data.last  = o__payload[9];
-  assign \read__data.address  = o__payload[41:10];
-  assign \read__data.data  = o__payload[105:42];
-  assign \read__data.strobe  = o__payload[113:106];
-  assign \read__data.touch  = o__payload[132:114];
-  assign \read__data.touch.enable  = o__payload[114];
-  assign \read__data.touch.parity  = o__payload[115];
-  assign \read__data.touch.writer  = o__payload[116];
-  assign \read__data.touch.index  = o__payload[132:117];
-  assign \read__data.tile  = o__payload[164:133];
-  assign \read__data.tile.tracked  = o__payload[133];
-  assign \read__data.tile.plan  = o__payload[135:134];
-  assign \read__data.tile.slot  = o__payload[145:136];
-  assign \read__data.tile.wg  = o__payload[161:146];
-  assign \read__data.tile.wf  = o__payload[164:162];
-endmodule
-
-module \t3_node_axi.controller.compute_queue (rst, i__ready, o__valid, o__payload, o__ready, i__valid, write__data, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$6 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$6 <= 1'b0;
   wire \$1 ;
@@ -5625,9 +5705,272 @@ module \t3_node_axi.controller.compute_queue (rst, i__ready, o__valid, o__payloa
   assign \read__data.tile.wf  = o__payload[164:162];
 endmodule
 
-module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, access__ready, request__valid, request__payload, clear__ready, error__valid, error__payload, access__valid, access__payload, clear__payload, clk);
+module \t3_node_axi.controller.compute_queue (rst, i__ready, o__valid, o__payload, o__ready, i__valid, write__data, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$7 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$7 <= 1'b0;
+  wire \$1 ;
+  reg [4:0] \$10 ;
+  reg [3:0] \$11 ;
+  reg [3:0] \$12 ;
+  wire [4:0] \$2 ;
+  wire [4:0] \$3 ;
+  wire [4:0] \$4 ;
+  wire [5:0] \$5 ;
+  wire [6:0] \$6 ;
+  wire \$7 ;
+  wire [4:0] \$8 ;
+  wire [4:0] \$9 ;
+  input clk;
+  wire clk;
+  wire get;
+  reg [3:0] get_at = 4'h0;
+  wire [3:0] get_next;
+  wire [164:0] i__payload;
+  wire [31:0] \i__payload.address ;
+  wire [63:0] \i__payload.data ;
+  wire [1:0] \i__payload.dtype ;
+  wire \i__payload.last ;
+  wire [1:0] \i__payload.op ;
+  wire [1:0] \i__payload.source ;
+  wire [7:0] \i__payload.strobe ;
+  wire [2:0] \i__payload.tag ;
+  wire [31:0] \i__payload.tile ;
+  wire [1:0] \i__payload.tile.plan ;
+  wire [9:0] \i__payload.tile.slot ;
+  wire \i__payload.tile.tracked ;
+  wire [2:0] \i__payload.tile.wf ;
+  wire [15:0] \i__payload.tile.wg ;
+  wire [18:0] \i__payload.touch ;
+  wire \i__payload.touch.enable ;
+  wire [15:0] \i__payload.touch.index ;
+  wire \i__payload.touch.parity ;
+  wire \i__payload.touch.writer ;
+  output i__ready;
+  wire i__ready;
+  input i__valid;
+  wire i__valid;
+  reg [4:0] level = 5'h00;
+  output [164:0] o__payload;
+  wire [164:0] o__payload;
+  wire [31:0] \o__payload.address ;
+  wire [63:0] \o__payload.data ;
+  wire [1:0] \o__payload.dtype ;
+  wire \o__payload.last ;
+  wire [1:0] \o__payload.op ;
+  wire [1:0] \o__payload.source ;
+  wire [7:0] \o__payload.strobe ;
+  wire [2:0] \o__payload.tag ;
+  wire [31:0] \o__payload.tile ;
+  wire [1:0] \o__payload.tile.plan ;
+  wire [9:0] \o__payload.tile.slot ;
+  wire \o__payload.tile.tracked ;
+  wire [2:0] \o__payload.tile.wf ;
+  wire [15:0] \o__payload.tile.wg ;
+  wire [18:0] \o__payload.touch ;
+  wire \o__payload.touch.enable ;
+  wire [15:0] \o__payload.touch.index ;
+  wire \o__payload.touch.parity ;
+  wire \o__payload.touch.writer ;
+  input o__ready;
+  wire o__ready;
+  output o__valid;
+  wire o__valid;
+  wire put;
+  (* init = 4'h0 *)
+  wire [3:0] put_at;
+  wire [3:0] read__addr;
+  wire [164:0] read__data;
+  wire [31:0] \read__data.address ;
+  wire [63:0] \read__data.data ;
+  wire [1:0] \read__data.dtype ;
+  wire \read__data.last ;
+  wire [1:0] \read__data.op ;
+  wire [1:0] \read__data.source ;
+  wire [7:0] \read__data.strobe ;
+  wire [2:0] \read__data.tag ;
+  wire [31:0] \read__data.tile ;
+  wire [1:0] \read__data.tile.plan ;
+  wire [9:0] \read__data.tile.slot ;
+  wire \read__data.tile.tracked ;
+  wire [2:0] \read__data.tile.wf ;
+  wire [15:0] \read__data.tile.wg ;
+  wire [18:0] \read__data.touch ;
+  wire \read__data.touch.enable ;
+  wire [15:0] \read__data.touch.index ;
+  wire \read__data.touch.parity ;
+  wire \read__data.touch.writer ;
+  input rst;
+  wire rst;
+  reg [3:0] write__addr = 4'h0;
+  input [164:0] write__data;
+  wire [164:0] write__data;
+  wire [31:0] \write__data.address ;
+  wire [63:0] \write__data.data ;
+  wire [1:0] \write__data.dtype ;
+  wire \write__data.last ;
+  wire [1:0] \write__data.op ;
+  wire [1:0] \write__data.source ;
+  wire [7:0] \write__data.strobe ;
+  wire [2:0] \write__data.tag ;
+  wire [31:0] \write__data.tile ;
+  wire [1:0] \write__data.tile.plan ;
+  wire [9:0] \write__data.tile.slot ;
+  wire \write__data.tile.tracked ;
+  wire [2:0] \write__data.tile.wf ;
+  wire [15:0] \write__data.tile.wg ;
+  wire [18:0] \write__data.touch ;
+  wire \write__data.touch.enable ;
+  wire [15:0] \write__data.touch.index ;
+  wire \write__data.touch.parity ;
+  wire \write__data.touch.writer ;
+  wire write__en;
+  reg [164:0] storage [15:0];
+`ifndef SYNTHESIS
+  integer storage_word;
+  initial for (storage_word = 0; storage_word <= 15; storage_word = storage_word + 1) storage [storage_word] = 0;
+`endif
+  always @(posedge clk) begin
+    if (put)
+      storage[write__addr] <= write__data;
+  end
+  reg [3:0] _0_;
+`ifndef SYNTHESIS
+  initial _0_ = 0;
+`endif
+  always @(posedge clk) begin
+    _0_ <= \$4 [3:0];
+  end
+  assign o__payload = storage[_0_];
+  assign i__ready = level != 5'h10;
+  assign o__valid = | level;
+  assign put = i__valid & i__ready;
+  assign get = o__valid & o__ready;
+  assign \$1  = get_at == 4'hf;
+  assign \$2  = get_at + 1'h1;
+  assign \$3  = \$1  ? 5'h00 : \$2 ;
+  assign \$4  = get ? \$3  : { 1'h0, get_at };
+  assign \$5  = level + put;
+  assign \$6  = \$5  - get;
+  assign \$7  = write__addr == 4'hf;
+  assign \$8  = write__addr + 1'h1;
+  assign \$9  = \$7  ? 5'h00 : \$8 ;
+  always @(posedge clk)
+    level <= \$10 ;
+  always @(posedge clk)
+    get_at <= \$11 ;
+  always @(posedge clk)
+    write__addr <= \$12 ;
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    \$10  = \$6 [4:0];
+    if (rst) begin
+      \$10  = 5'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    \$11  = \$4 [3:0];
+    if (rst) begin
+      \$11  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    \$12  = write__addr;
+    if (put) begin
+      \$12  = \$9 [3:0];
+    end
+    if (rst) begin
+      \$12  = 4'h0;
+    end
+  end
+  assign put_at = write__addr;
+  assign i__payload = write__data;
+  assign write__en = put;
+  assign get_next = \$4 [3:0];
+  assign read__addr = \$4 [3:0];
+  assign read__data = o__payload;
+  assign \write__data.op  = write__data[1:0];
+  assign \write__data.dtype  = write__data[3:2];
+  assign \write__data.source  = write__data[5:4];
+  assign \write__data.tag  = write__data[8:6];
+  assign \write__data.last  = write__data[9];
+  assign \write__data.address  = write__data[41:10];
+  assign \write__data.data  = write__data[105:42];
+  assign \write__data.strobe  = write__data[113:106];
+  assign \write__data.touch  = write__data[132:114];
+  assign \write__data.touch.enable  = write__data[114];
+  assign \write__data.touch.parity  = write__data[115];
+  assign \write__data.touch.writer  = write__data[116];
+  assign \write__data.touch.index  = write__data[132:117];
+  assign \write__data.tile  = write__data[164:133];
+  assign \write__data.tile.tracked  = write__data[133];
+  assign \write__data.tile.plan  = write__data[135:134];
+  assign \write__data.tile.slot  = write__data[145:136];
+  assign \write__data.tile.wg  = write__data[161:146];
+  assign \write__data.tile.wf  = write__data[164:162];
+  assign \i__payload.op  = write__data[1:0];
+  assign \i__payload.dtype  = write__data[3:2];
+  assign \i__payload.source  = write__data[5:4];
+  assign \i__payload.tag  = write__data[8:6];
+  assign \i__payload.last  = write__data[9];
+  assign \i__payload.address  = write__data[41:10];
+  assign \i__payload.data  = write__data[105:42];
+  assign \i__payload.strobe  = write__data[113:106];
+  assign \i__payload.touch  = write__data[132:114];
+  assign \i__payload.touch.enable  = write__data[114];
+  assign \i__payload.touch.parity  = write__data[115];
+  assign \i__payload.touch.writer  = write__data[116];
+  assign \i__payload.touch.index  = write__data[132:117];
+  assign \i__payload.tile  = write__data[164:133];
+  assign \i__payload.tile.tracked  = write__data[133];
+  assign \i__payload.tile.plan  = write__data[135:134];
+  assign \i__payload.tile.slot  = write__data[145:136];
+  assign \i__payload.tile.wg  = write__data[161:146];
+  assign \i__payload.tile.wf  = write__data[164:162];
+  assign \o__payload.op  = o__payload[1:0];
+  assign \o__payload.dtype  = o__payload[3:2];
+  assign \o__payload.source  = o__payload[5:4];
+  assign \o__payload.tag  = o__payload[8:6];
+  assign \o__payload.last  = o__payload[9];
+  assign \o__payload.address  = o__payload[41:10];
+  assign \o__payload.data  = o__payload[105:42];
+  assign \o__payload.strobe  = o__payload[113:106];
+  assign \o__payload.touch  = o__payload[132:114];
+  assign \o__payload.touch.enable  = o__payload[114];
+  assign \o__payload.touch.parity  = o__payload[115];
+  assign \o__payload.touch.writer  = o__payload[116];
+  assign \o__payload.touch.index  = o__payload[132:117];
+  assign \o__payload.tile  = o__payload[164:133];
+  assign \o__payload.tile.tracked  = o__payload[133];
+  assign \o__payload.tile.plan  = o__payload[135:134];
+  assign \o__payload.tile.slot  = o__payload[145:136];
+  assign \o__payload.tile.wg  = o__payload[161:146];
+  assign \o__payload.tile.wf  = o__payload[164:162];
+  assign \read__data.op  = o__payload[1:0];
+  assign \read__data.dtype  = o__payload[3:2];
+  assign \read__data.source  = o__payload[5:4];
+  assign \read__data.tag  = o__payload[8:6];
+  assign \read__data.last  = o__payload[9];
+  assign \read__data.address  = o__payload[41:10];
+  assign \read__data.data  = o__payload[105:42];
+  assign \read__data.strobe  = o__payload[113:106];
+  assign \read__data.touch  = o__payload[132:114];
+  assign \read__data.touch.enable  = o__payload[114];
+  assign \read__data.touch.parity  = o__payload[115];
+  assign \read__data.touch.writer  = o__payload[116];
+  assign \read__data.touch.index  = o__payload[132:117];
+  assign \read__data.tile  = o__payload[164:133];
+  assign \read__data.tile.tracked  = o__payload[133];
+  assign \read__data.tile.plan  = o__payload[135:134];
+  assign \read__data.tile.slot  = o__payload[145:136];
+  assign \read__data.tile.wg  = o__payload[161:146];
+  assign \read__data.tile.wf  = o__payload[164:162];
+endmodule
+
+module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, access__ready, request__valid, request__payload, clear__ready, error__valid, error__payload, access__valid, access__payload, clear__payload, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$8 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$8 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -6178,7 +6521,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   always @(posedge clk)
     access__payload <= \$185 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     enter_clear = 1'h0;
     casez (clear_state_state)
       2'h0:
@@ -6188,7 +6531,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     clear__ready = 1'h0;
     casez (clear_state_state)
       2'h0:
@@ -6200,7 +6543,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     write__data = 8'h00;
     if (\$137 ) begin
       write__data[3:0] = \$143 ;
@@ -6208,7 +6551,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$175  = held;
     if (advance) begin
       \$175  = \$153 ;
@@ -6218,7 +6561,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$176  = request;
     if (advance) begin
       \$176  = request__payload;
@@ -6228,7 +6571,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$177  = clearing;
     if (advance) begin
       \$177  = enter_clear;
@@ -6238,7 +6581,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$178  = walk;
     casez (clear_state_state)
       2'h0:
@@ -6253,7 +6596,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$179  = clear_state_state;
     casez (clear_state_state)
       2'h0:
@@ -6279,7 +6622,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$180  = clear_index;
     casez (clear_state_state)
       2'h0:
@@ -6294,7 +6637,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$181  = reported;
     if (again) begin
       \$181  = 1'h1;
@@ -6307,14 +6650,14 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$182  = \$161 ;
     if (rst) begin
       \$182  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$183 [35:4] = request[41:10];
     \$183 [67:36] = request[164:133];
     (* full_case = 32'd1 *)
@@ -6330,7 +6673,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$184  = access__valid;
     if (\$166 ) begin
       \$184  = leave;
@@ -6340,7 +6683,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$7 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
     \$185  = access__payload;
     if (\$166 ) begin
       \$185 [0] = \$167 ;
@@ -6446,8 +6789,8 @@ endmodule
 
 module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r__valid, clk, rst, access__ready, r__ready, b__ready, aw__valid, aw__payload, w__valid, w__payload, ar__valid, ar__payload, b__payload, r__payload, access__valid, access__payload, read__valid, read__payload
 , commit__valid, commit__payload, occupancy, error__valid, error__payload, o__ready);
-  reg \$auto$verilog_backend.cc:2355:dump_module$8 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$8 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$9 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$9 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -6752,16 +7095,16 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
   wire [63:0] \$370 ;
   wire [63:0] \$371 ;
   wire [63:0] \$372 ;
-  wire [16:0] \$373 ;
-  wire [17:0] \$374 ;
-  wire [18:0] \$375 ;
-  reg \$376 ;
-  reg [154:0] \$377 ;
-  reg [28:0] \$378 ;
-  reg [63:0] \$379 ;
+  wire \$373 ;
+  wire [16:0] \$374 ;
+  wire [17:0] \$375 ;
+  wire [18:0] \$376 ;
+  reg \$377 ;
+  reg [154:0] \$378 ;
+  reg [28:0] \$379 ;
   wire \$38 ;
   reg [63:0] \$380 ;
-  reg [28:0] \$381 ;
+  reg [63:0] \$381 ;
   reg [28:0] \$382 ;
   reg [28:0] \$383 ;
   reg [28:0] \$384 ;
@@ -6831,14 +7174,15 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
   reg [28:0] \$441 ;
   reg [28:0] \$442 ;
   reg [28:0] \$443 ;
-  reg [5:0] \$444 ;
-  reg \$445 ;
-  reg [67:0] \$446 ;
-  reg \$447 ;
-  reg [74:0] \$448 ;
-  reg [63:0] \$449 ;
+  reg [28:0] \$444 ;
+  reg [5:0] \$445 ;
+  reg \$446 ;
+  reg [67:0] \$447 ;
+  reg \$448 ;
+  reg [74:0] \$449 ;
   wire \$45 ;
-  reg [15:0] \$450 ;
+  reg [63:0] \$450 ;
+  reg [15:0] \$451 ;
   wire \$46 ;
   wire \$47 ;
   wire \$48 ;
@@ -7417,83 +7761,85 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
   wire write_ends;
   wire write_error;
   always @(posedge clk)
-    beat_32 <= \$412 ;
+    beat_31 <= \$412 ;
   always @(posedge clk)
-    beat_33 <= \$413 ;
+    beat_32 <= \$413 ;
   always @(posedge clk)
-    beat_34 <= \$414 ;
+    beat_33 <= \$414 ;
   always @(posedge clk)
-    beat_35 <= \$415 ;
+    beat_34 <= \$415 ;
   always @(posedge clk)
-    beat_36 <= \$416 ;
+    beat_35 <= \$416 ;
   always @(posedge clk)
-    beat_37 <= \$417 ;
+    beat_36 <= \$417 ;
   always @(posedge clk)
-    beat_38 <= \$418 ;
+    beat_37 <= \$418 ;
   always @(posedge clk)
-    beat_39 <= \$419 ;
+    beat_38 <= \$419 ;
   always @(posedge clk)
-    beat_40 <= \$420 ;
+    beat_39 <= \$420 ;
   always @(posedge clk)
-    beat_41 <= \$421 ;
+    beat_40 <= \$421 ;
   always @(posedge clk)
-    beat_42 <= \$422 ;
+    beat_41 <= \$422 ;
   always @(posedge clk)
-    beat_43 <= \$423 ;
+    beat_42 <= \$423 ;
   always @(posedge clk)
-    beat_44 <= \$424 ;
+    beat_43 <= \$424 ;
   always @(posedge clk)
-    beat_45 <= \$425 ;
+    beat_44 <= \$425 ;
   always @(posedge clk)
-    beat_46 <= \$426 ;
+    beat_45 <= \$426 ;
   always @(posedge clk)
-    beat_47 <= \$427 ;
+    beat_46 <= \$427 ;
   always @(posedge clk)
-    beat_48 <= \$428 ;
+    beat_47 <= \$428 ;
   always @(posedge clk)
-    beat_49 <= \$429 ;
+    beat_48 <= \$429 ;
   always @(posedge clk)
-    beat_50 <= \$430 ;
+    beat_49 <= \$430 ;
   always @(posedge clk)
-    beat_51 <= \$431 ;
+    beat_50 <= \$431 ;
   always @(posedge clk)
-    beat_52 <= \$432 ;
+    beat_51 <= \$432 ;
   always @(posedge clk)
-    beat_53 <= \$433 ;
+    beat_52 <= \$433 ;
   always @(posedge clk)
-    beat_54 <= \$434 ;
+    beat_53 <= \$434 ;
   always @(posedge clk)
-    beat_55 <= \$435 ;
+    beat_54 <= \$435 ;
   always @(posedge clk)
-    beat_56 <= \$436 ;
+    beat_55 <= \$436 ;
   always @(posedge clk)
-    beat_57 <= \$437 ;
+    beat_56 <= \$437 ;
   always @(posedge clk)
-    beat_58 <= \$438 ;
+    beat_57 <= \$438 ;
   always @(posedge clk)
-    beat_59 <= \$439 ;
+    beat_58 <= \$439 ;
   always @(posedge clk)
-    beat_60 <= \$440 ;
+    beat_59 <= \$440 ;
   always @(posedge clk)
-    beat_61 <= \$441 ;
+    beat_60 <= \$441 ;
   always @(posedge clk)
-    beat_62 <= \$442 ;
+    beat_61 <= \$442 ;
   always @(posedge clk)
-    beat_63 <= \$443 ;
+    beat_62 <= \$443 ;
   always @(posedge clk)
-    slot <= \$444 ;
+    beat_63 <= \$444 ;
   always @(posedge clk)
-    read__valid <= \$445 ;
+    slot <= \$445 ;
   always @(posedge clk)
-    read__payload <= \$446 ;
+    read__valid <= \$446 ;
   always @(posedge clk)
-    commit__valid <= \$447 ;
+    read__payload <= \$447 ;
   always @(posedge clk)
-    commit__payload <= \$448 ;
+    commit__valid <= \$448 ;
   always @(posedge clk)
-    busy <= \$449 ;
+    commit__payload <= \$449 ;
   always @(posedge clk)
-    occupancy <= \$450 ;
+    busy <= \$450 ;
+  always @(posedge clk)
+    occupancy <= \$451 ;
   assign \$1  = ~ head_valid;
   assign access__ready = \$1  | issue;
   assign same_as_head = access__payload[44:16] == head[44:16];
@@ -7956,81 +8302,80 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
   assign \$370  = write_ends ? \$369  : 64'h0000000000000000;
   assign \$371  = ~ \$370 ;
   assign \$372  = \$368  & \$371 ;
-  assign \$373  = occupancy + issue;
-  assign \$374  = \$373  - read_ends;
-  assign \$375  = $signed(\$374 ) - $signed({ 1'h0, write_ends });
+  assign \$373  = access__valid & access__ready;
+  assign \$374  = occupancy + \$373 ;
+  assign \$375  = \$374  - read_ends;
+  assign \$376  = $signed(\$375 ) - $signed({ 1'h0, write_ends });
   always @(posedge clk)
-    head_valid <= \$376 ;
+    head_valid <= \$377 ;
   always @(posedge clk)
-    head <= \$377 ;
+    head <= \$378 ;
   always @(posedge clk)
-    beat_0 <= \$378 ;
+    beat_0 <= \$379 ;
   always @(posedge clk)
-    reading <= \$379 ;
+    reading <= \$380 ;
   always @(posedge clk)
-    same_beat <= \$380 ;
+    same_beat <= \$381 ;
   always @(posedge clk)
-    beat_1 <= \$381 ;
+    beat_1 <= \$382 ;
   always @(posedge clk)
-    beat_2 <= \$382 ;
+    beat_2 <= \$383 ;
   always @(posedge clk)
-    beat_3 <= \$383 ;
+    beat_3 <= \$384 ;
   always @(posedge clk)
-    beat_4 <= \$384 ;
+    beat_4 <= \$385 ;
   always @(posedge clk)
-    beat_5 <= \$385 ;
+    beat_5 <= \$386 ;
   always @(posedge clk)
-    beat_6 <= \$386 ;
+    beat_6 <= \$387 ;
   always @(posedge clk)
-    beat_7 <= \$387 ;
+    beat_7 <= \$388 ;
   always @(posedge clk)
-    beat_8 <= \$388 ;
+    beat_8 <= \$389 ;
   always @(posedge clk)
-    beat_9 <= \$389 ;
+    beat_9 <= \$390 ;
   always @(posedge clk)
-    beat_10 <= \$390 ;
+    beat_10 <= \$391 ;
   always @(posedge clk)
-    beat_11 <= \$391 ;
+    beat_11 <= \$392 ;
   always @(posedge clk)
-    beat_12 <= \$392 ;
+    beat_12 <= \$393 ;
   always @(posedge clk)
-    beat_13 <= \$393 ;
+    beat_13 <= \$394 ;
   always @(posedge clk)
-    beat_14 <= \$394 ;
+    beat_14 <= \$395 ;
   always @(posedge clk)
-    beat_15 <= \$395 ;
+    beat_15 <= \$396 ;
   always @(posedge clk)
-    beat_16 <= \$396 ;
+    beat_16 <= \$397 ;
   always @(posedge clk)
-    beat_17 <= \$397 ;
+    beat_17 <= \$398 ;
   always @(posedge clk)
-    beat_18 <= \$398 ;
+    beat_18 <= \$399 ;
   always @(posedge clk)
-    beat_19 <= \$399 ;
+    beat_19 <= \$400 ;
   always @(posedge clk)
-    beat_20 <= \$400 ;
+    beat_20 <= \$401 ;
   always @(posedge clk)
-    beat_21 <= \$401 ;
+    beat_21 <= \$402 ;
   always @(posedge clk)
-    beat_22 <= \$402 ;
+    beat_22 <= \$403 ;
   always @(posedge clk)
-    beat_23 <= \$403 ;
+    beat_23 <= \$404 ;
   always @(posedge clk)
-    beat_24 <= \$404 ;
+    beat_24 <= \$405 ;
   always @(posedge clk)
-    beat_25 <= \$405 ;
+    beat_25 <= \$406 ;
   always @(posedge clk)
-    beat_26 <= \$406 ;
+    beat_26 <= \$407 ;
   always @(posedge clk)
-    beat_27 <= \$407 ;
+    beat_27 <= \$408 ;
   always @(posedge clk)
-    beat_28 <= \$408 ;
+    beat_28 <= \$409 ;
   always @(posedge clk)
-    beat_29 <= \$409 ;
+    beat_29 <= \$410 ;
   always @(posedge clk)
-    beat_30 <= \$410 ;
-  always @(posedge clk)
-    beat_31 <= \$411 ;
+    beat_30 <= \$411 ;
   \t3_node_axi.controller.memory.adder  adder (
     .advance(\i__ready$116 ),
     .clk(clk),
@@ -8128,9 +8473,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     .write__data(\i__payload$99 )
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$413  = beat_33;
-    if (enters_33) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$413  = beat_32;
+    if (enters_32) begin
       \$413  = head[44:16];
     end
     if (rst) begin
@@ -8138,9 +8483,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$414  = beat_34;
-    if (enters_34) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$414  = beat_33;
+    if (enters_33) begin
       \$414  = head[44:16];
     end
     if (rst) begin
@@ -8148,9 +8493,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$415  = beat_35;
-    if (enters_35) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$415  = beat_34;
+    if (enters_34) begin
       \$415  = head[44:16];
     end
     if (rst) begin
@@ -8158,9 +8503,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$416  = beat_36;
-    if (enters_36) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$416  = beat_35;
+    if (enters_35) begin
       \$416  = head[44:16];
     end
     if (rst) begin
@@ -8168,9 +8513,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$417  = beat_37;
-    if (enters_37) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$417  = beat_36;
+    if (enters_36) begin
       \$417  = head[44:16];
     end
     if (rst) begin
@@ -8178,9 +8523,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$418  = beat_38;
-    if (enters_38) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$418  = beat_37;
+    if (enters_37) begin
       \$418  = head[44:16];
     end
     if (rst) begin
@@ -8188,9 +8533,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$419  = beat_39;
-    if (enters_39) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$419  = beat_38;
+    if (enters_38) begin
       \$419  = head[44:16];
     end
     if (rst) begin
@@ -8198,9 +8543,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$420  = beat_40;
-    if (enters_40) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$420  = beat_39;
+    if (enters_39) begin
       \$420  = head[44:16];
     end
     if (rst) begin
@@ -8208,9 +8553,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$421  = beat_41;
-    if (enters_41) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$421  = beat_40;
+    if (enters_40) begin
       \$421  = head[44:16];
     end
     if (rst) begin
@@ -8218,9 +8563,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$422  = beat_42;
-    if (enters_42) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$422  = beat_41;
+    if (enters_41) begin
       \$422  = head[44:16];
     end
     if (rst) begin
@@ -8228,9 +8573,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$423  = beat_43;
-    if (enters_43) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$423  = beat_42;
+    if (enters_42) begin
       \$423  = head[44:16];
     end
     if (rst) begin
@@ -8238,9 +8583,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$424  = beat_44;
-    if (enters_44) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$424  = beat_43;
+    if (enters_43) begin
       \$424  = head[44:16];
     end
     if (rst) begin
@@ -8248,9 +8593,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$425  = beat_45;
-    if (enters_45) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$425  = beat_44;
+    if (enters_44) begin
       \$425  = head[44:16];
     end
     if (rst) begin
@@ -8258,9 +8603,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$426  = beat_46;
-    if (enters_46) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$426  = beat_45;
+    if (enters_45) begin
       \$426  = head[44:16];
     end
     if (rst) begin
@@ -8268,9 +8613,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$427  = beat_47;
-    if (enters_47) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$427  = beat_46;
+    if (enters_46) begin
       \$427  = head[44:16];
     end
     if (rst) begin
@@ -8278,9 +8623,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$428  = beat_48;
-    if (enters_48) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$428  = beat_47;
+    if (enters_47) begin
       \$428  = head[44:16];
     end
     if (rst) begin
@@ -8288,9 +8633,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$429  = beat_49;
-    if (enters_49) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$429  = beat_48;
+    if (enters_48) begin
       \$429  = head[44:16];
     end
     if (rst) begin
@@ -8298,9 +8643,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$430  = beat_50;
-    if (enters_50) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$430  = beat_49;
+    if (enters_49) begin
       \$430  = head[44:16];
     end
     if (rst) begin
@@ -8308,9 +8653,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$431  = beat_51;
-    if (enters_51) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$431  = beat_50;
+    if (enters_50) begin
       \$431  = head[44:16];
     end
     if (rst) begin
@@ -8318,9 +8663,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$432  = beat_52;
-    if (enters_52) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$432  = beat_51;
+    if (enters_51) begin
       \$432  = head[44:16];
     end
     if (rst) begin
@@ -8328,9 +8673,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$433  = beat_53;
-    if (enters_53) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$433  = beat_52;
+    if (enters_52) begin
       \$433  = head[44:16];
     end
     if (rst) begin
@@ -8338,9 +8683,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$434  = beat_54;
-    if (enters_54) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$434  = beat_53;
+    if (enters_53) begin
       \$434  = head[44:16];
     end
     if (rst) begin
@@ -8348,9 +8693,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$435  = beat_55;
-    if (enters_55) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$435  = beat_54;
+    if (enters_54) begin
       \$435  = head[44:16];
     end
     if (rst) begin
@@ -8358,9 +8703,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$436  = beat_56;
-    if (enters_56) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$436  = beat_55;
+    if (enters_55) begin
       \$436  = head[44:16];
     end
     if (rst) begin
@@ -8368,9 +8713,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$437  = beat_57;
-    if (enters_57) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$437  = beat_56;
+    if (enters_56) begin
       \$437  = head[44:16];
     end
     if (rst) begin
@@ -8378,9 +8723,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$438  = beat_58;
-    if (enters_58) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$438  = beat_57;
+    if (enters_57) begin
       \$438  = head[44:16];
     end
     if (rst) begin
@@ -8388,9 +8733,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$439  = beat_59;
-    if (enters_59) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$439  = beat_58;
+    if (enters_58) begin
       \$439  = head[44:16];
     end
     if (rst) begin
@@ -8398,9 +8743,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$440  = beat_60;
-    if (enters_60) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$440  = beat_59;
+    if (enters_59) begin
       \$440  = head[44:16];
     end
     if (rst) begin
@@ -8408,9 +8753,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$441  = beat_61;
-    if (enters_61) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$441  = beat_60;
+    if (enters_60) begin
       \$441  = head[44:16];
     end
     if (rst) begin
@@ -8418,9 +8763,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$442  = beat_62;
-    if (enters_62) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$442  = beat_61;
+    if (enters_61) begin
       \$442  = head[44:16];
     end
     if (rst) begin
@@ -8428,9 +8773,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$443  = beat_63;
-    if (enters_63) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$443  = beat_62;
+    if (enters_62) begin
       \$443  = head[44:16];
     end
     if (rst) begin
@@ -8438,66 +8783,76 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$444  = slot;
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$444  = beat_63;
+    if (enters_63) begin
+      \$444  = head[44:16];
+    end
+    if (rst) begin
+      \$444  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$445  = slot;
     if (issue) begin
-      \$444  = \$360 [5:0];
+      \$445  = \$360 [5:0];
     end
     if (rst) begin
-      \$444  = 6'h00;
+      \$445  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$445  = read_ends;
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$446  = read_ends;
     if (rst) begin
-      \$445  = 1'h0;
+      \$446  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$446 [1:0] = \o__payload$102 [3:2];
-    \$446 [2] = \o__payload$102 [4];
-    \$446 [3] = read_error;
-    \$446 [67:4] = \$361 ;
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$447 [1:0] = \o__payload$102 [3:2];
+    \$447 [2] = \o__payload$102 [4];
+    \$447 [3] = read_error;
+    \$447 [67:4] = \$361 ;
     if (rst) begin
-      \$446  = 68'h00000000000000000;
+      \$447  = 68'h00000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$447  = write_ends;
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$448  = write_ends;
     if (rst) begin
-      \$447  = 1'h0;
+      \$448  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    { \$448 [74:7], \$448 [5:0] } = { \o__payload$135 [89:22], \o__payload$135 [20:15] };
-    \$448 [6] = write_error;
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    { \$449 [74:7], \$449 [5:0] } = { \o__payload$135 [89:22], \o__payload$135 [20:15] };
+    \$449 [6] = write_error;
     if (write_error) begin
-      \$448 [10:7] = 4'h0;
+      \$449 [10:7] = 4'h0;
     end
     if (rst) begin
-      \$448  = 75'h0000000000000000000;
+      \$449  = 75'h0000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$449  = \$372 ;
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$450  = \$372 ;
     if (rst) begin
-      \$449  = 64'h0000000000000000;
+      \$450  = 64'h0000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$450  = \$375 [15:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$451  = \$376 [15:0];
     if (rst) begin
-      \$450  = 16'h0000;
+      \$451  = 16'h0000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
     { \i__payload$120 [159:155], \i__payload$120 [134] } = { \o__payload$111 [96:92], \o__payload$111 [71] };
     if (unread) begin
       \i__payload$120 [134] = 1'h0;
@@ -8506,324 +8861,314 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$376  = head_valid;
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$377  = head_valid;
     if (access__ready) begin
-      \$376  = access__valid;
+      \$377  = access__valid;
     end
     if (rst) begin
-      \$376  = 1'h0;
+      \$377  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$377  = head;
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$378  = head;
     if (access__ready) begin
-      \$377 [148:0] = access__payload;
-      \$377 [149] = 1'h0;
-      \$377 [150] = \$159 [0];
-      \$377 [154:151] = \$167 ;
+      \$378 [148:0] = access__payload;
+      \$378 [149] = 1'h0;
+      \$378 [150] = \$159 [0];
+      \$378 [154:151] = \$167 ;
     end
     if (rst) begin
-      \$377  = 155'h000000000000000000000000000000000000000;
+      \$378  = 155'h000000000000000000000000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$378  = beat_0;
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$379  = beat_0;
     if (enters_0) begin
-      \$378  = head[44:16];
+      \$379  = head[44:16];
     end
     if (rst) begin
-      \$378  = 29'h00000000;
+      \$379  = 29'h00000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$379  = reading;
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$380  = reading;
     if (enters_0) begin
-      \$379 [0] = \$168 ;
+      \$380 [0] = \$168 ;
     end
     if (enters_1) begin
-      \$379 [1] = \$171 ;
+      \$380 [1] = \$171 ;
     end
     if (enters_2) begin
-      \$379 [2] = \$174 ;
+      \$380 [2] = \$174 ;
     end
     if (enters_3) begin
-      \$379 [3] = \$177 ;
+      \$380 [3] = \$177 ;
     end
     if (enters_4) begin
-      \$379 [4] = \$180 ;
+      \$380 [4] = \$180 ;
     end
     if (enters_5) begin
-      \$379 [5] = \$183 ;
+      \$380 [5] = \$183 ;
     end
     if (enters_6) begin
-      \$379 [6] = \$186 ;
+      \$380 [6] = \$186 ;
     end
     if (enters_7) begin
-      \$379 [7] = \$189 ;
+      \$380 [7] = \$189 ;
     end
     if (enters_8) begin
-      \$379 [8] = \$192 ;
+      \$380 [8] = \$192 ;
     end
     if (enters_9) begin
-      \$379 [9] = \$195 ;
+      \$380 [9] = \$195 ;
     end
     if (enters_10) begin
-      \$379 [10] = \$198 ;
+      \$380 [10] = \$198 ;
     end
     if (enters_11) begin
-      \$379 [11] = \$201 ;
+      \$380 [11] = \$201 ;
     end
     if (enters_12) begin
-      \$379 [12] = \$204 ;
+      \$380 [12] = \$204 ;
     end
     if (enters_13) begin
-      \$379 [13] = \$207 ;
+      \$380 [13] = \$207 ;
     end
     if (enters_14) begin
-      \$379 [14] = \$210 ;
+      \$380 [14] = \$210 ;
     end
     if (enters_15) begin
-      \$379 [15] = \$213 ;
+      \$380 [15] = \$213 ;
     end
     if (enters_16) begin
-      \$379 [16] = \$216 ;
+      \$380 [16] = \$216 ;
     end
     if (enters_17) begin
-      \$379 [17] = \$219 ;
+      \$380 [17] = \$219 ;
     end
     if (enters_18) begin
-      \$379 [18] = \$222 ;
+      \$380 [18] = \$222 ;
     end
     if (enters_19) begin
-      \$379 [19] = \$225 ;
+      \$380 [19] = \$225 ;
     end
     if (enters_20) begin
-      \$379 [20] = \$228 ;
+      \$380 [20] = \$228 ;
     end
     if (enters_21) begin
-      \$379 [21] = \$231 ;
+      \$380 [21] = \$231 ;
     end
     if (enters_22) begin
-      \$379 [22] = \$234 ;
+      \$380 [22] = \$234 ;
     end
     if (enters_23) begin
-      \$379 [23] = \$237 ;
+      \$380 [23] = \$237 ;
     end
     if (enters_24) begin
-      \$379 [24] = \$240 ;
+      \$380 [24] = \$240 ;
     end
     if (enters_25) begin
-      \$379 [25] = \$243 ;
+      \$380 [25] = \$243 ;
     end
     if (enters_26) begin
-      \$379 [26] = \$246 ;
+      \$380 [26] = \$246 ;
     end
     if (enters_27) begin
-      \$379 [27] = \$249 ;
+      \$380 [27] = \$249 ;
     end
     if (enters_28) begin
-      \$379 [28] = \$252 ;
+      \$380 [28] = \$252 ;
     end
     if (enters_29) begin
-      \$379 [29] = \$255 ;
+      \$380 [29] = \$255 ;
     end
     if (enters_30) begin
-      \$379 [30] = \$258 ;
+      \$380 [30] = \$258 ;
     end
     if (enters_31) begin
-      \$379 [31] = \$261 ;
+      \$380 [31] = \$261 ;
     end
     if (enters_32) begin
-      \$379 [32] = \$264 ;
+      \$380 [32] = \$264 ;
     end
     if (enters_33) begin
-      \$379 [33] = \$267 ;
+      \$380 [33] = \$267 ;
     end
     if (enters_34) begin
-      \$379 [34] = \$270 ;
+      \$380 [34] = \$270 ;
     end
     if (enters_35) begin
-      \$379 [35] = \$273 ;
+      \$380 [35] = \$273 ;
     end
     if (enters_36) begin
-      \$379 [36] = \$276 ;
+      \$380 [36] = \$276 ;
     end
     if (enters_37) begin
-      \$379 [37] = \$279 ;
+      \$380 [37] = \$279 ;
     end
     if (enters_38) begin
-      \$379 [38] = \$282 ;
+      \$380 [38] = \$282 ;
     end
     if (enters_39) begin
-      \$379 [39] = \$285 ;
+      \$380 [39] = \$285 ;
     end
     if (enters_40) begin
-      \$379 [40] = \$288 ;
+      \$380 [40] = \$288 ;
     end
     if (enters_41) begin
-      \$379 [41] = \$291 ;
+      \$380 [41] = \$291 ;
     end
     if (enters_42) begin
-      \$379 [42] = \$294 ;
+      \$380 [42] = \$294 ;
     end
     if (enters_43) begin
-      \$379 [43] = \$297 ;
+      \$380 [43] = \$297 ;
     end
     if (enters_44) begin
-      \$379 [44] = \$300 ;
+      \$380 [44] = \$300 ;
     end
     if (enters_45) begin
-      \$379 [45] = \$303 ;
+      \$380 [45] = \$303 ;
     end
     if (enters_46) begin
-      \$379 [46] = \$306 ;
+      \$380 [46] = \$306 ;
     end
     if (enters_47) begin
-      \$379 [47] = \$309 ;
+      \$380 [47] = \$309 ;
     end
     if (enters_48) begin
-      \$379 [48] = \$312 ;
+      \$380 [48] = \$312 ;
     end
     if (enters_49) begin
-      \$379 [49] = \$315 ;
+      \$380 [49] = \$315 ;
     end
     if (enters_50) begin
-      \$379 [50] = \$318 ;
+      \$380 [50] = \$318 ;
     end
     if (enters_51) begin
-      \$379 [51] = \$321 ;
+      \$380 [51] = \$321 ;
     end
     if (enters_52) begin
-      \$379 [52] = \$324 ;
+      \$380 [52] = \$324 ;
     end
     if (enters_53) begin
-      \$379 [53] = \$327 ;
+      \$380 [53] = \$327 ;
     end
     if (enters_54) begin
-      \$379 [54] = \$330 ;
+      \$380 [54] = \$330 ;
     end
     if (enters_55) begin
-      \$379 [55] = \$333 ;
+      \$380 [55] = \$333 ;
     end
     if (enters_56) begin
-      \$379 [56] = \$336 ;
+      \$380 [56] = \$336 ;
     end
     if (enters_57) begin
-      \$379 [57] = \$339 ;
+      \$380 [57] = \$339 ;
     end
     if (enters_58) begin
-      \$379 [58] = \$342 ;
+      \$380 [58] = \$342 ;
     end
     if (enters_59) begin
-      \$379 [59] = \$345 ;
+      \$380 [59] = \$345 ;
     end
     if (enters_60) begin
-      \$379 [60] = \$348 ;
+      \$380 [60] = \$348 ;
     end
     if (enters_61) begin
-      \$379 [61] = \$351 ;
+      \$380 [61] = \$351 ;
     end
     if (enters_62) begin
-      \$379 [62] = \$354 ;
+      \$380 [62] = \$354 ;
     end
     if (enters_63) begin
-      \$379 [63] = \$357 ;
-    end
-    if (rst) begin
-      \$379  = 64'h0000000000000000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$380  = same_beat;
-    if (access__ready) begin
-      \$380 [0] = \$170 ;
-      \$380 [1] = \$173 ;
-      \$380 [2] = \$176 ;
-      \$380 [3] = \$179 ;
-      \$380 [4] = \$182 ;
-      \$380 [5] = \$185 ;
-      \$380 [6] = \$188 ;
-      \$380 [7] = \$191 ;
-      \$380 [8] = \$194 ;
-      \$380 [9] = \$197 ;
-      \$380 [10] = \$200 ;
-      \$380 [11] = \$203 ;
-      \$380 [12] = \$206 ;
-      \$380 [13] = \$209 ;
-      \$380 [14] = \$212 ;
-      \$380 [15] = \$215 ;
-      \$380 [16] = \$218 ;
-      \$380 [17] = \$221 ;
-      \$380 [18] = \$224 ;
-      \$380 [19] = \$227 ;
-      \$380 [20] = \$230 ;
-      \$380 [21] = \$233 ;
-      \$380 [22] = \$236 ;
-      \$380 [23] = \$239 ;
-      \$380 [24] = \$242 ;
-      \$380 [25] = \$245 ;
-      \$380 [26] = \$248 ;
-      \$380 [27] = \$251 ;
-      \$380 [28] = \$254 ;
-      \$380 [29] = \$257 ;
-      \$380 [30] = \$260 ;
-      \$380 [31] = \$263 ;
-      \$380 [32] = \$266 ;
-      \$380 [33] = \$269 ;
-      \$380 [34] = \$272 ;
-      \$380 [35] = \$275 ;
-      \$380 [36] = \$278 ;
-      \$380 [37] = \$281 ;
-      \$380 [38] = \$284 ;
-      \$380 [39] = \$287 ;
-      \$380 [40] = \$290 ;
-      \$380 [41] = \$293 ;
-      \$380 [42] = \$296 ;
-      \$380 [43] = \$299 ;
-      \$380 [44] = \$302 ;
-      \$380 [45] = \$305 ;
-      \$380 [46] = \$308 ;
-      \$380 [47] = \$311 ;
-      \$380 [48] = \$314 ;
-      \$380 [49] = \$317 ;
-      \$380 [50] = \$320 ;
-      \$380 [51] = \$323 ;
-      \$380 [52] = \$326 ;
-      \$380 [53] = \$329 ;
-      \$380 [54] = \$332 ;
-      \$380 [55] = \$335 ;
-      \$380 [56] = \$338 ;
-      \$380 [57] = \$341 ;
-      \$380 [58] = \$344 ;
-      \$380 [59] = \$347 ;
-      \$380 [60] = \$350 ;
-      \$380 [61] = \$353 ;
-      \$380 [62] = \$356 ;
-      \$380 [63] = \$359 ;
+      \$380 [63] = \$357 ;
     end
     if (rst) begin
       \$380  = 64'h0000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$381  = beat_1;
-    if (enters_1) begin
-      \$381  = head[44:16];
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$381  = same_beat;
+    if (access__ready) begin
+      \$381 [0] = \$170 ;
+      \$381 [1] = \$173 ;
+      \$381 [2] = \$176 ;
+      \$381 [3] = \$179 ;
+      \$381 [4] = \$182 ;
+      \$381 [5] = \$185 ;
+      \$381 [6] = \$188 ;
+      \$381 [7] = \$191 ;
+      \$381 [8] = \$194 ;
+      \$381 [9] = \$197 ;
+      \$381 [10] = \$200 ;
+      \$381 [11] = \$203 ;
+      \$381 [12] = \$206 ;
+      \$381 [13] = \$209 ;
+      \$381 [14] = \$212 ;
+      \$381 [15] = \$215 ;
+      \$381 [16] = \$218 ;
+      \$381 [17] = \$221 ;
+      \$381 [18] = \$224 ;
+      \$381 [19] = \$227 ;
+      \$381 [20] = \$230 ;
+      \$381 [21] = \$233 ;
+      \$381 [22] = \$236 ;
+      \$381 [23] = \$239 ;
+      \$381 [24] = \$242 ;
+      \$381 [25] = \$245 ;
+      \$381 [26] = \$248 ;
+      \$381 [27] = \$251 ;
+      \$381 [28] = \$254 ;
+      \$381 [29] = \$257 ;
+      \$381 [30] = \$260 ;
+      \$381 [31] = \$263 ;
+      \$381 [32] = \$266 ;
+      \$381 [33] = \$269 ;
+      \$381 [34] = \$272 ;
+      \$381 [35] = \$275 ;
+      \$381 [36] = \$278 ;
+      \$381 [37] = \$281 ;
+      \$381 [38] = \$284 ;
+      \$381 [39] = \$287 ;
+      \$381 [40] = \$290 ;
+      \$381 [41] = \$293 ;
+      \$381 [42] = \$296 ;
+      \$381 [43] = \$299 ;
+      \$381 [44] = \$302 ;
+      \$381 [45] = \$305 ;
+      \$381 [46] = \$308 ;
+      \$381 [47] = \$311 ;
+      \$381 [48] = \$314 ;
+      \$381 [49] = \$317 ;
+      \$381 [50] = \$320 ;
+      \$381 [51] = \$323 ;
+      \$381 [52] = \$326 ;
+      \$381 [53] = \$329 ;
+      \$381 [54] = \$332 ;
+      \$381 [55] = \$335 ;
+      \$381 [56] = \$338 ;
+      \$381 [57] = \$341 ;
+      \$381 [58] = \$344 ;
+      \$381 [59] = \$347 ;
+      \$381 [60] = \$350 ;
+      \$381 [61] = \$353 ;
+      \$381 [62] = \$356 ;
+      \$381 [63] = \$359 ;
     end
     if (rst) begin
-      \$381  = 29'h00000000;
+      \$381  = 64'h0000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$382  = beat_2;
-    if (enters_2) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$382  = beat_1;
+    if (enters_1) begin
       \$382  = head[44:16];
     end
     if (rst) begin
@@ -8831,9 +9176,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$383  = beat_3;
-    if (enters_3) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$383  = beat_2;
+    if (enters_2) begin
       \$383  = head[44:16];
     end
     if (rst) begin
@@ -8841,9 +9186,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$384  = beat_4;
-    if (enters_4) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$384  = beat_3;
+    if (enters_3) begin
       \$384  = head[44:16];
     end
     if (rst) begin
@@ -8851,9 +9196,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$385  = beat_5;
-    if (enters_5) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$385  = beat_4;
+    if (enters_4) begin
       \$385  = head[44:16];
     end
     if (rst) begin
@@ -8861,9 +9206,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$386  = beat_6;
-    if (enters_6) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$386  = beat_5;
+    if (enters_5) begin
       \$386  = head[44:16];
     end
     if (rst) begin
@@ -8871,9 +9216,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$387  = beat_7;
-    if (enters_7) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$387  = beat_6;
+    if (enters_6) begin
       \$387  = head[44:16];
     end
     if (rst) begin
@@ -8881,9 +9226,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$388  = beat_8;
-    if (enters_8) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$388  = beat_7;
+    if (enters_7) begin
       \$388  = head[44:16];
     end
     if (rst) begin
@@ -8891,9 +9236,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$389  = beat_9;
-    if (enters_9) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$389  = beat_8;
+    if (enters_8) begin
       \$389  = head[44:16];
     end
     if (rst) begin
@@ -8901,9 +9246,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$390  = beat_10;
-    if (enters_10) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$390  = beat_9;
+    if (enters_9) begin
       \$390  = head[44:16];
     end
     if (rst) begin
@@ -8911,9 +9256,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$391  = beat_11;
-    if (enters_11) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$391  = beat_10;
+    if (enters_10) begin
       \$391  = head[44:16];
     end
     if (rst) begin
@@ -8921,9 +9266,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$392  = beat_12;
-    if (enters_12) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$392  = beat_11;
+    if (enters_11) begin
       \$392  = head[44:16];
     end
     if (rst) begin
@@ -8931,9 +9276,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$393  = beat_13;
-    if (enters_13) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$393  = beat_12;
+    if (enters_12) begin
       \$393  = head[44:16];
     end
     if (rst) begin
@@ -8941,9 +9286,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$394  = beat_14;
-    if (enters_14) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$394  = beat_13;
+    if (enters_13) begin
       \$394  = head[44:16];
     end
     if (rst) begin
@@ -8951,9 +9296,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$395  = beat_15;
-    if (enters_15) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$395  = beat_14;
+    if (enters_14) begin
       \$395  = head[44:16];
     end
     if (rst) begin
@@ -8961,9 +9306,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$396  = beat_16;
-    if (enters_16) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$396  = beat_15;
+    if (enters_15) begin
       \$396  = head[44:16];
     end
     if (rst) begin
@@ -8971,9 +9316,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$397  = beat_17;
-    if (enters_17) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$397  = beat_16;
+    if (enters_16) begin
       \$397  = head[44:16];
     end
     if (rst) begin
@@ -8981,9 +9326,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$398  = beat_18;
-    if (enters_18) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$398  = beat_17;
+    if (enters_17) begin
       \$398  = head[44:16];
     end
     if (rst) begin
@@ -8991,9 +9336,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$399  = beat_19;
-    if (enters_19) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$399  = beat_18;
+    if (enters_18) begin
       \$399  = head[44:16];
     end
     if (rst) begin
@@ -9001,9 +9346,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$400  = beat_20;
-    if (enters_20) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$400  = beat_19;
+    if (enters_19) begin
       \$400  = head[44:16];
     end
     if (rst) begin
@@ -9011,9 +9356,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$401  = beat_21;
-    if (enters_21) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$401  = beat_20;
+    if (enters_20) begin
       \$401  = head[44:16];
     end
     if (rst) begin
@@ -9021,9 +9366,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$402  = beat_22;
-    if (enters_22) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$402  = beat_21;
+    if (enters_21) begin
       \$402  = head[44:16];
     end
     if (rst) begin
@@ -9031,9 +9376,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$403  = beat_23;
-    if (enters_23) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$403  = beat_22;
+    if (enters_22) begin
       \$403  = head[44:16];
     end
     if (rst) begin
@@ -9041,9 +9386,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$404  = beat_24;
-    if (enters_24) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$404  = beat_23;
+    if (enters_23) begin
       \$404  = head[44:16];
     end
     if (rst) begin
@@ -9051,9 +9396,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$405  = beat_25;
-    if (enters_25) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$405  = beat_24;
+    if (enters_24) begin
       \$405  = head[44:16];
     end
     if (rst) begin
@@ -9061,9 +9406,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$406  = beat_26;
-    if (enters_26) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$406  = beat_25;
+    if (enters_25) begin
       \$406  = head[44:16];
     end
     if (rst) begin
@@ -9071,9 +9416,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$407  = beat_27;
-    if (enters_27) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$407  = beat_26;
+    if (enters_26) begin
       \$407  = head[44:16];
     end
     if (rst) begin
@@ -9081,9 +9426,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$408  = beat_28;
-    if (enters_28) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$408  = beat_27;
+    if (enters_27) begin
       \$408  = head[44:16];
     end
     if (rst) begin
@@ -9091,9 +9436,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$409  = beat_29;
-    if (enters_29) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$409  = beat_28;
+    if (enters_28) begin
       \$409  = head[44:16];
     end
     if (rst) begin
@@ -9101,9 +9446,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$410  = beat_30;
-    if (enters_30) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$410  = beat_29;
+    if (enters_29) begin
       \$410  = head[44:16];
     end
     if (rst) begin
@@ -9111,9 +9456,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$411  = beat_31;
-    if (enters_31) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$411  = beat_30;
+    if (enters_30) begin
       \$411  = head[44:16];
     end
     if (rst) begin
@@ -9121,9 +9466,9 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$8 ) begin end
-    \$412  = beat_32;
-    if (enters_32) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    \$412  = beat_31;
+    if (enters_31) begin
       \$412  = head[44:16];
     end
     if (rst) begin
@@ -9465,8 +9810,8 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
 endmodule
 
 module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i__payload, o__valid, o__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$9 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$9 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$10 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$10 <= 1'b0;
   wire \$1 ;
   wire [1:0] \$10 ;
   wire [1:0] \$100 ;
@@ -10194,7 +10539,7 @@ module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i
     .rst(rst)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$140  = valid_1;
     if (advance) begin
       \$140  = i__valid;
@@ -10204,14 +10549,14 @@ module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$141  = info_1;
     if (advance) begin
       \$141  = { i__payload[223:134], i__payload[1:0] };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$142  = valid_2;
     if (advance) begin
       \$142  = valid_1;
@@ -10221,14 +10566,14 @@ module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$143  = info_2;
     if (advance) begin
       \$143  = info_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$144  = valid_3;
     if (advance) begin
       \$144  = valid_2;
@@ -10238,14 +10583,14 @@ module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$145  = info_3;
     if (advance) begin
       \$145  = info_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$146  = valid_4;
     if (advance) begin
       \$146  = valid_3;
@@ -10255,14 +10600,14 @@ module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$147  = info_4;
     if (advance) begin
       \$147  = info_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$148  = valid_5;
     if (advance) begin
       \$148  = valid_4;
@@ -10272,14 +10617,14 @@ module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$149  = info_5;
     if (advance) begin
       \$149  = info_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$150  = valid_6;
     if (advance) begin
       \$150  = valid_5;
@@ -10289,14 +10634,14 @@ module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$151  = info_6;
     if (advance) begin
       \$151  = info_5;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$152  = o__valid;
     if (advance) begin
       \$152  = valid_6;
@@ -10306,7 +10651,7 @@ module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$153  = o__payload;
     if (advance) begin
       \$153 [153:64] = info_6[91:2];
@@ -10317,84 +10662,84 @@ module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$154  = keep;
     if (advance) begin
       \$154  = \$11 [0];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$155  = a;
     if (advance) begin
       \$155  = \$13 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$156  = b;
     if (advance) begin
       \$156  = \$33 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$157  = \keep$23 ;
     if (advance) begin
       \$157  = \$35 [1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$158  = \a$19 ;
     if (advance) begin
       \$158  = \$39 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$159  = \b$21 ;
     if (advance) begin
       \$159  = \$70 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$160  = \keep$31 ;
     if (advance) begin
       \$160  = \$76 [0];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$161  = \a$27 ;
     if (advance) begin
       \$161  = \$78 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$162  = \b$29 ;
     if (advance) begin
       \$162  = \$98 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$163  = \keep$39 ;
     if (advance) begin
       \$163  = \$100 [1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$164  = \a$35 ;
     if (advance) begin
       \$164  = \$104 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$165  = \b$37 ;
     if (advance) begin
       \$165  = \$135 ;
@@ -10665,8 +11010,8 @@ module \t3_node_axi.controller.memory.adder (rst, i__valid, o__ready, advance, i
 endmodule
 
 module \t3_node_axi.controller.memory.adder.adder_0_0 (rst, enable, format, keep, a, b, o, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$10 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$10 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$11 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$11 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -11257,329 +11602,329 @@ module \t3_node_axi.controller.memory.adder.adder_0_0 (rst, enable, format, keep
   always @(posedge clk)
     format_5 <= \$245 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$199  = big_1;
     if (enable) begin
       \$199  = { normal_big, \$119  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$200  = small_1;
     if (enable) begin
       \$200  = { \$160 , \$157  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$201  = distance_1;
     if (enable) begin
       \$201  = distance[8:1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$202  = exponent_1;
     if (enable) begin
       \$202  = \$162 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$203  = subtract_1;
     if (enable) begin
       \$203  = subtract;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$204  = sign_1;
     if (enable) begin
       \$204  = \$163 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$205  = special_1;
     if (enable) begin
       \$205  = \$166 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$206  = opposite_infinities_1;
     if (enable) begin
       \$206  = \$168 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$207  = keep_1;
     if (enable) begin
       \$207  = keep;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$208  = format_1;
     if (enable) begin
       \$208  = format;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$209  = big_2;
     if (enable) begin
       \$209  = big_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$210  = small_2;
     if (enable) begin
       \$210  = \$169 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$211  = carry_2;
     if (enable) begin
       \$211  = \$171 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$212  = sticky_2;
     if (enable) begin
       \$212  = sticky;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$213  = exponent_2;
     if (enable) begin
       \$213  = exponent_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$214  = subtract_2;
     if (enable) begin
       \$214  = subtract_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$215  = sign_2;
     if (enable) begin
       \$215  = sign_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$216  = nan_2;
     if (enable) begin
       \$216  = \$174 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$217  = keep_2;
     if (enable) begin
       \$217  = keep_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$218  = format_2;
     if (enable) begin
       \$218  = format_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$219  = sum_3;
     if (enable) begin
       \$219  = { \$42 , total[13:1] };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$220  = take_3;
     if (enable) begin
       \$220  = \$179 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$221  = free_3;
     if (enable) begin
       \$221  = \$185 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$222  = sticky_3;
     if (enable) begin
       \$222  = sticky_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$223  = exponent_3;
     if (enable) begin
       \$223  = exponent_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$224  = subtract_3;
     if (enable) begin
       \$224  = subtract_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$225  = sign_3;
     if (enable) begin
       \$225  = sign_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$226  = nan_3;
     if (enable) begin
       \$226  = nan_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$227  = keep_3;
     if (enable) begin
       \$227  = keep_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$228  = format_3;
     if (enable) begin
       \$228  = format_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$229  = sum_4;
     if (enable) begin
       \$229  = \$186 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$230  = free_4;
     if (enable) begin
       \$230  = \$191 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$231  = taken_4;
     if (enable) begin
       \$231  = { take_3, take_2 };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$232  = sticky_4;
     if (enable) begin
       \$232  = sticky_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$233  = exponent_4;
     if (enable) begin
       \$233  = exponent_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$234  = sign_4;
     if (enable) begin
       \$234  = \$196 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$235  = nan_4;
     if (enable) begin
       \$235  = nan_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$236  = keep_4;
     if (enable) begin
       \$236  = keep_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$237  = format_4;
     if (enable) begin
       \$237  = format_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$238  = mantissa_5;
     if (enable) begin
       \$238  = normal_0[12:3];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$239  = hidden_5;
     if (enable) begin
       \$239  = normal_0[13];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$240  = up_5;
     if (enable) begin
       \$240  = { 6'h00, \$70 , 2'h0, \$63  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$241  = exponent_5;
     if (enable) begin
       \$241  = \$198 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$242  = sign_5;
     if (enable) begin
       \$242  = sign_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$243  = nan_5;
     if (enable) begin
       \$243  = nan_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$244  = keep_5;
     if (enable) begin
       \$244  = keep_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$245  = format_5;
     if (enable) begin
       \$245  = format_4;
@@ -11676,8 +12021,8 @@ module \t3_node_axi.controller.memory.adder.adder_0_0 (rst, enable, format, keep
 endmodule
 
 module \t3_node_axi.controller.memory.adder.adder_0_1 (rst, enable, format, keep, a, b, o, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$11 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$11 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$12 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$12 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -12538,329 +12883,329 @@ module \t3_node_axi.controller.memory.adder.adder_0_1 (rst, enable, format, keep
   always @(posedge clk)
     format_5 <= \$373 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$327  = big_1;
     if (enable) begin
       \$327  = { normal_big, \$196  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$328  = small_1;
     if (enable) begin
       \$328  = { \$283 , \$280  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$329  = distance_1;
     if (enable) begin
       \$329  = distance[8:1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$330  = exponent_1;
     if (enable) begin
       \$330  = \$285 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$331  = subtract_1;
     if (enable) begin
       \$331  = subtract;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$332  = sign_1;
     if (enable) begin
       \$332  = \$286 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$333  = special_1;
     if (enable) begin
       \$333  = \$289 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$334  = opposite_infinities_1;
     if (enable) begin
       \$334  = \$291 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$335  = keep_1;
     if (enable) begin
       \$335  = keep;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$336  = format_1;
     if (enable) begin
       \$336  = format;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$337  = big_2;
     if (enable) begin
       \$337  = big_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$338  = small_2;
     if (enable) begin
       \$338  = \$292 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$339  = carry_2;
     if (enable) begin
       \$339  = \$294 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$340  = sticky_2;
     if (enable) begin
       \$340  = sticky;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$341  = exponent_2;
     if (enable) begin
       \$341  = exponent_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$342  = subtract_2;
     if (enable) begin
       \$342  = subtract_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$343  = sign_2;
     if (enable) begin
       \$343  = sign_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$344  = nan_2;
     if (enable) begin
       \$344  = \$297 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$345  = keep_2;
     if (enable) begin
       \$345  = keep_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$346  = format_2;
     if (enable) begin
       \$346  = format_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$347  = sum_3;
     if (enable) begin
       \$347  = { \$54 , total[26:1] };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$348  = take_3;
     if (enable) begin
       \$348  = \$302 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$349  = free_3;
     if (enable) begin
       \$349  = \$308 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$350  = sticky_3;
     if (enable) begin
       \$350  = sticky_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$351  = exponent_3;
     if (enable) begin
       \$351  = exponent_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$352  = subtract_3;
     if (enable) begin
       \$352  = subtract_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$353  = sign_3;
     if (enable) begin
       \$353  = sign_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$354  = nan_3;
     if (enable) begin
       \$354  = nan_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$355  = keep_3;
     if (enable) begin
       \$355  = keep_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$356  = format_3;
     if (enable) begin
       \$356  = format_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$357  = sum_4;
     if (enable) begin
       \$357  = \$309 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$358  = free_4;
     if (enable) begin
       \$358  = \$319 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$359  = taken_4;
     if (enable) begin
       \$359  = { take_3, \take_3$33 , take_2 };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$360  = sticky_4;
     if (enable) begin
       \$360  = sticky_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$361  = exponent_4;
     if (enable) begin
       \$361  = exponent_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$362  = sign_4;
     if (enable) begin
       \$362  = \$324 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$363  = nan_4;
     if (enable) begin
       \$363  = nan_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$364  = keep_4;
     if (enable) begin
       \$364  = keep_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$365  = format_4;
     if (enable) begin
       \$365  = format_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$366  = mantissa_5;
     if (enable) begin
       \$366  = normal_0[25:3];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$367  = hidden_5;
     if (enable) begin
       \$367  = normal_0[26];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$368  = up_5;
     if (enable) begin
       \$368  = { 6'h00, \$97 , 2'h0, \$90 , 12'h000, \$83  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$369  = exponent_5;
     if (enable) begin
       \$369  = \$326 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$370  = sign_5;
     if (enable) begin
       \$370  = sign_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$371  = nan_5;
     if (enable) begin
       \$371  = nan_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$372  = keep_5;
     if (enable) begin
       \$372  = keep_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$373  = format_5;
     if (enable) begin
       \$373  = format_4;
@@ -12949,8 +13294,8 @@ module \t3_node_axi.controller.memory.adder.adder_0_1 (rst, enable, format, keep
 endmodule
 
 module \t3_node_axi.controller.memory.adder.adder_1_0 (rst, enable, format, keep, a, b, o, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$12 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$12 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$13 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$13 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -13541,329 +13886,329 @@ module \t3_node_axi.controller.memory.adder.adder_1_0 (rst, enable, format, keep
   always @(posedge clk)
     format_5 <= \$245 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$199  = big_1;
     if (enable) begin
       \$199  = { normal_big, \$119  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$200  = small_1;
     if (enable) begin
       \$200  = { \$160 , \$157  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$201  = distance_1;
     if (enable) begin
       \$201  = distance[8:1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$202  = exponent_1;
     if (enable) begin
       \$202  = \$162 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$203  = subtract_1;
     if (enable) begin
       \$203  = subtract;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$204  = sign_1;
     if (enable) begin
       \$204  = \$163 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$205  = special_1;
     if (enable) begin
       \$205  = \$166 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$206  = opposite_infinities_1;
     if (enable) begin
       \$206  = \$168 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$207  = keep_1;
     if (enable) begin
       \$207  = keep;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$208  = format_1;
     if (enable) begin
       \$208  = format;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$209  = big_2;
     if (enable) begin
       \$209  = big_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$210  = small_2;
     if (enable) begin
       \$210  = \$169 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$211  = carry_2;
     if (enable) begin
       \$211  = \$171 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$212  = sticky_2;
     if (enable) begin
       \$212  = sticky;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$213  = exponent_2;
     if (enable) begin
       \$213  = exponent_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$214  = subtract_2;
     if (enable) begin
       \$214  = subtract_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$215  = sign_2;
     if (enable) begin
       \$215  = sign_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$216  = nan_2;
     if (enable) begin
       \$216  = \$174 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$217  = keep_2;
     if (enable) begin
       \$217  = keep_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$218  = format_2;
     if (enable) begin
       \$218  = format_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$219  = sum_3;
     if (enable) begin
       \$219  = { \$42 , total[13:1] };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$220  = take_3;
     if (enable) begin
       \$220  = \$179 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$221  = free_3;
     if (enable) begin
       \$221  = \$185 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$222  = sticky_3;
     if (enable) begin
       \$222  = sticky_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$223  = exponent_3;
     if (enable) begin
       \$223  = exponent_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$224  = subtract_3;
     if (enable) begin
       \$224  = subtract_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$225  = sign_3;
     if (enable) begin
       \$225  = sign_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$226  = nan_3;
     if (enable) begin
       \$226  = nan_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$227  = keep_3;
     if (enable) begin
       \$227  = keep_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$228  = format_3;
     if (enable) begin
       \$228  = format_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$229  = sum_4;
     if (enable) begin
       \$229  = \$186 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$230  = free_4;
     if (enable) begin
       \$230  = \$191 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$231  = taken_4;
     if (enable) begin
       \$231  = { take_3, take_2 };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$232  = sticky_4;
     if (enable) begin
       \$232  = sticky_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$233  = exponent_4;
     if (enable) begin
       \$233  = exponent_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$234  = sign_4;
     if (enable) begin
       \$234  = \$196 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$235  = nan_4;
     if (enable) begin
       \$235  = nan_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$236  = keep_4;
     if (enable) begin
       \$236  = keep_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$237  = format_4;
     if (enable) begin
       \$237  = format_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$238  = mantissa_5;
     if (enable) begin
       \$238  = normal_0[12:3];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$239  = hidden_5;
     if (enable) begin
       \$239  = normal_0[13];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$240  = up_5;
     if (enable) begin
       \$240  = { 6'h00, \$70 , 2'h0, \$63  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$241  = exponent_5;
     if (enable) begin
       \$241  = \$198 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$242  = sign_5;
     if (enable) begin
       \$242  = sign_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$243  = nan_5;
     if (enable) begin
       \$243  = nan_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$244  = keep_5;
     if (enable) begin
       \$244  = keep_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$245  = format_5;
     if (enable) begin
       \$245  = format_4;
@@ -13960,8 +14305,8 @@ module \t3_node_axi.controller.memory.adder.adder_1_0 (rst, enable, format, keep
 endmodule
 
 module \t3_node_axi.controller.memory.adder.adder_1_1 (rst, enable, format, keep, a, b, o, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$13 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$13 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$14 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$14 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -14822,329 +15167,329 @@ module \t3_node_axi.controller.memory.adder.adder_1_1 (rst, enable, format, keep
   always @(posedge clk)
     format_5 <= \$373 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$327  = big_1;
     if (enable) begin
       \$327  = { normal_big, \$196  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$328  = small_1;
     if (enable) begin
       \$328  = { \$283 , \$280  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$329  = distance_1;
     if (enable) begin
       \$329  = distance[8:1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$330  = exponent_1;
     if (enable) begin
       \$330  = \$285 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$331  = subtract_1;
     if (enable) begin
       \$331  = subtract;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$332  = sign_1;
     if (enable) begin
       \$332  = \$286 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$333  = special_1;
     if (enable) begin
       \$333  = \$289 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$334  = opposite_infinities_1;
     if (enable) begin
       \$334  = \$291 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$335  = keep_1;
     if (enable) begin
       \$335  = keep;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$336  = format_1;
     if (enable) begin
       \$336  = format;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$337  = big_2;
     if (enable) begin
       \$337  = big_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$338  = small_2;
     if (enable) begin
       \$338  = \$292 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$339  = carry_2;
     if (enable) begin
       \$339  = \$294 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$340  = sticky_2;
     if (enable) begin
       \$340  = sticky;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$341  = exponent_2;
     if (enable) begin
       \$341  = exponent_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$342  = subtract_2;
     if (enable) begin
       \$342  = subtract_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$343  = sign_2;
     if (enable) begin
       \$343  = sign_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$344  = nan_2;
     if (enable) begin
       \$344  = \$297 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$345  = keep_2;
     if (enable) begin
       \$345  = keep_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$346  = format_2;
     if (enable) begin
       \$346  = format_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$347  = sum_3;
     if (enable) begin
       \$347  = { \$54 , total[26:1] };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$348  = take_3;
     if (enable) begin
       \$348  = \$302 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$349  = free_3;
     if (enable) begin
       \$349  = \$308 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$350  = sticky_3;
     if (enable) begin
       \$350  = sticky_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$351  = exponent_3;
     if (enable) begin
       \$351  = exponent_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$352  = subtract_3;
     if (enable) begin
       \$352  = subtract_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$353  = sign_3;
     if (enable) begin
       \$353  = sign_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$354  = nan_3;
     if (enable) begin
       \$354  = nan_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$355  = keep_3;
     if (enable) begin
       \$355  = keep_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$356  = format_3;
     if (enable) begin
       \$356  = format_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$357  = sum_4;
     if (enable) begin
       \$357  = \$309 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$358  = free_4;
     if (enable) begin
       \$358  = \$319 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$359  = taken_4;
     if (enable) begin
       \$359  = { take_3, \take_3$33 , take_2 };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$360  = sticky_4;
     if (enable) begin
       \$360  = sticky_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$361  = exponent_4;
     if (enable) begin
       \$361  = exponent_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$362  = sign_4;
     if (enable) begin
       \$362  = \$324 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$363  = nan_4;
     if (enable) begin
       \$363  = nan_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$364  = keep_4;
     if (enable) begin
       \$364  = keep_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$365  = format_4;
     if (enable) begin
       \$365  = format_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$366  = mantissa_5;
     if (enable) begin
       \$366  = normal_0[25:3];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$367  = hidden_5;
     if (enable) begin
       \$367  = normal_0[26];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$368  = up_5;
     if (enable) begin
       \$368  = { 6'h00, \$97 , 2'h0, \$90 , 12'h000, \$83  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$369  = exponent_5;
     if (enable) begin
       \$369  = \$326 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$370  = sign_5;
     if (enable) begin
       \$370  = sign_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$371  = nan_5;
     if (enable) begin
       \$371  = nan_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$372  = keep_5;
     if (enable) begin
       \$372  = keep_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$373  = format_5;
     if (enable) begin
       \$373  = format_4;
@@ -15233,165 +15578,6 @@ module \t3_node_axi.controller.memory.adder.adder_1_1 (rst, enable, format, keep
 endmodule
 
 module \t3_node_axi.controller.memory.ar_queue (clk, rst, i__valid, i__ready, o__valid, o__payload, write__data, o__ready);
-  reg \$auto$verilog_backend.cc:2355:dump_module$14 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$14 <= 1'b0;
-  wire \$1 ;
-  reg [1:0] \$10 ;
-  reg \$11 ;
-  reg \$12 ;
-  wire [1:0] \$2 ;
-  wire [1:0] \$3 ;
-  wire [1:0] \$4 ;
-  wire [2:0] \$5 ;
-  wire [3:0] \$6 ;
-  wire \$7 ;
-  wire [1:0] \$8 ;
-  wire [1:0] \$9 ;
-  input clk;
-  wire clk;
-  wire get;
-  reg get_at = 1'h0;
-  wire get_next;
-  wire [64:0] i__payload;
-  wire [31:0] \i__payload.addr ;
-  wire [1:0] \i__payload.burst ;
-  wire \i__payload.id ;
-  wire [7:0] \i__payload.len ;
-  wire [2:0] \i__payload.size ;
-  wire [18:0] \i__payload.user ;
-  output i__ready;
-  wire i__ready;
-  input i__valid;
-  wire i__valid;
-  reg [1:0] level = 2'h0;
-  output [64:0] o__payload;
-  wire [64:0] o__payload;
-  wire [31:0] \o__payload.addr ;
-  wire [1:0] \o__payload.burst ;
-  wire \o__payload.id ;
-  wire [7:0] \o__payload.len ;
-  wire [2:0] \o__payload.size ;
-  wire [18:0] \o__payload.user ;
-  input o__ready;
-  wire o__ready;
-  output o__valid;
-  wire o__valid;
-  wire put;
-  (* init = 1'h0 *)
-  wire put_at;
-  wire read__addr;
-  wire [64:0] read__data;
-  wire [31:0] \read__data.addr ;
-  wire [1:0] \read__data.burst ;
-  wire \read__data.id ;
-  wire [7:0] \read__data.len ;
-  wire [2:0] \read__data.size ;
-  wire [18:0] \read__data.user ;
-  input rst;
-  wire rst;
-  reg write__addr = 1'h0;
-  input [64:0] write__data;
-  wire [64:0] write__data;
-  wire [31:0] \write__data.addr ;
-  wire [1:0] \write__data.burst ;
-  wire \write__data.id ;
-  wire [7:0] \write__data.len ;
-  wire [2:0] \write__data.size ;
-  wire [18:0] \write__data.user ;
-  wire write__en;
-  reg [64:0] storage [1:0];
-`ifndef SYNTHESIS
-  integer storage_word;
-  initial for (storage_word = 0; storage_word <= 1; storage_word = storage_word + 1) storage [storage_word] = 0;
-`endif
-  always @(posedge clk) begin
-    if (put)
-      storage[write__addr] <= write__data;
-  end
-  reg [0:0] _0_;
-`ifndef SYNTHESIS
-  initial _0_ = 0;
-`endif
-  always @(posedge clk) begin
-    _0_ <= \$4 [0];
-  end
-  assign o__payload = storage[_0_];
-  assign i__ready = level != 2'h2;
-  assign o__valid = | level;
-  assign put = i__valid & i__ready;
-  assign get = o__valid & o__ready;
-  assign \$2  = get_at + 1'h1;
-  assign \$3  = \$1  ? 2'h0 : \$2 ;
-  assign \$4  = get ? \$3  : { 1'h0, get_at };
-  assign \$5  = level + put;
-  assign \$6  = \$5  - get;
-  assign \$8  = write__addr + 1'h1;
-  assign \$9  = \$7  ? 2'h0 : \$8 ;
-  always @(posedge clk)
-    level <= \$10 ;
-  always @(posedge clk)
-    get_at <= \$11 ;
-  always @(posedge clk)
-    write__addr <= \$12 ;
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
-    \$10  = \$6 [1:0];
-    if (rst) begin
-      \$10  = 2'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
-    \$11  = \$4 [0];
-    if (rst) begin
-      \$11  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
-    \$12  = write__addr;
-    if (put) begin
-      \$12  = \$9 [0];
-    end
-    if (rst) begin
-      \$12  = 1'h0;
-    end
-  end
-  assign put_at = write__addr;
-  assign i__payload = write__data;
-  assign write__en = put;
-  assign get_next = \$4 [0];
-  assign read__addr = \$4 [0];
-  assign read__data = o__payload;
-  assign \write__data.id  = write__data[0];
-  assign \write__data.addr  = write__data[32:1];
-  assign \write__data.len  = write__data[40:33];
-  assign \write__data.size  = write__data[43:41];
-  assign \write__data.burst  = write__data[45:44];
-  assign \write__data.user  = write__data[64:46];
-  assign \i__payload.id  = write__data[0];
-  assign \i__payload.addr  = write__data[32:1];
-  assign \i__payload.len  = write__data[40:33];
-  assign \i__payload.size  = write__data[43:41];
-  assign \i__payload.burst  = write__data[45:44];
-  assign \i__payload.user  = write__data[64:46];
-  assign \o__payload.id  = o__payload[0];
-  assign \o__payload.addr  = o__payload[32:1];
-  assign \o__payload.len  = o__payload[40:33];
-  assign \o__payload.size  = o__payload[43:41];
-  assign \o__payload.burst  = o__payload[45:44];
-  assign \o__payload.user  = o__payload[64:46];
-  assign \read__data.id  = o__payload[0];
-  assign \read__data.addr  = o__payload[32:1];
-  assign \read__data.len  = o__payload[40:33];
-  assign \read__data.size  = o__payload[43:41];
-  assign \read__data.burst  = o__payload[45:44];
-  assign \read__data.user  = o__payload[64:46];
-  assign \$1  = get_at;
-  assign \$7  = write__addr;
-endmodule
-
-module \t3_node_axi.controller.memory.aw_queue (clk, rst, i__valid, i__ready, o__valid, o__payload, write__data, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$15 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$15 <= 1'b0;
   wire \$1 ;
@@ -15550,9 +15736,168 @@ module \t3_node_axi.controller.memory.aw_queue (clk, rst, i__valid, i__ready, o_
   assign \$7  = write__addr;
 endmodule
 
-module \t3_node_axi.controller.memory.commits (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
+module \t3_node_axi.controller.memory.aw_queue (clk, rst, i__valid, i__ready, o__valid, o__payload, write__data, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$16 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$16 <= 1'b0;
+  wire \$1 ;
+  reg [1:0] \$10 ;
+  reg \$11 ;
+  reg \$12 ;
+  wire [1:0] \$2 ;
+  wire [1:0] \$3 ;
+  wire [1:0] \$4 ;
+  wire [2:0] \$5 ;
+  wire [3:0] \$6 ;
+  wire \$7 ;
+  wire [1:0] \$8 ;
+  wire [1:0] \$9 ;
+  input clk;
+  wire clk;
+  wire get;
+  reg get_at = 1'h0;
+  wire get_next;
+  wire [64:0] i__payload;
+  wire [31:0] \i__payload.addr ;
+  wire [1:0] \i__payload.burst ;
+  wire \i__payload.id ;
+  wire [7:0] \i__payload.len ;
+  wire [2:0] \i__payload.size ;
+  wire [18:0] \i__payload.user ;
+  output i__ready;
+  wire i__ready;
+  input i__valid;
+  wire i__valid;
+  reg [1:0] level = 2'h0;
+  output [64:0] o__payload;
+  wire [64:0] o__payload;
+  wire [31:0] \o__payload.addr ;
+  wire [1:0] \o__payload.burst ;
+  wire \o__payload.id ;
+  wire [7:0] \o__payload.len ;
+  wire [2:0] \o__payload.size ;
+  wire [18:0] \o__payload.user ;
+  input o__ready;
+  wire o__ready;
+  output o__valid;
+  wire o__valid;
+  wire put;
+  (* init = 1'h0 *)
+  wire put_at;
+  wire read__addr;
+  wire [64:0] read__data;
+  wire [31:0] \read__data.addr ;
+  wire [1:0] \read__data.burst ;
+  wire \read__data.id ;
+  wire [7:0] \read__data.len ;
+  wire [2:0] \read__data.size ;
+  wire [18:0] \read__data.user ;
+  input rst;
+  wire rst;
+  reg write__addr = 1'h0;
+  input [64:0] write__data;
+  wire [64:0] write__data;
+  wire [31:0] \write__data.addr ;
+  wire [1:0] \write__data.burst ;
+  wire \write__data.id ;
+  wire [7:0] \write__data.len ;
+  wire [2:0] \write__data.size ;
+  wire [18:0] \write__data.user ;
+  wire write__en;
+  reg [64:0] storage [1:0];
+`ifndef SYNTHESIS
+  integer storage_word;
+  initial for (storage_word = 0; storage_word <= 1; storage_word = storage_word + 1) storage [storage_word] = 0;
+`endif
+  always @(posedge clk) begin
+    if (put)
+      storage[write__addr] <= write__data;
+  end
+  reg [0:0] _0_;
+`ifndef SYNTHESIS
+  initial _0_ = 0;
+`endif
+  always @(posedge clk) begin
+    _0_ <= \$4 [0];
+  end
+  assign o__payload = storage[_0_];
+  assign i__ready = level != 2'h2;
+  assign o__valid = | level;
+  assign put = i__valid & i__ready;
+  assign get = o__valid & o__ready;
+  assign \$2  = get_at + 1'h1;
+  assign \$3  = \$1  ? 2'h0 : \$2 ;
+  assign \$4  = get ? \$3  : { 1'h0, get_at };
+  assign \$5  = level + put;
+  assign \$6  = \$5  - get;
+  assign \$8  = write__addr + 1'h1;
+  assign \$9  = \$7  ? 2'h0 : \$8 ;
+  always @(posedge clk)
+    level <= \$10 ;
+  always @(posedge clk)
+    get_at <= \$11 ;
+  always @(posedge clk)
+    write__addr <= \$12 ;
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
+    \$10  = \$6 [1:0];
+    if (rst) begin
+      \$10  = 2'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
+    \$11  = \$4 [0];
+    if (rst) begin
+      \$11  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
+    \$12  = write__addr;
+    if (put) begin
+      \$12  = \$9 [0];
+    end
+    if (rst) begin
+      \$12  = 1'h0;
+    end
+  end
+  assign put_at = write__addr;
+  assign i__payload = write__data;
+  assign write__en = put;
+  assign get_next = \$4 [0];
+  assign read__addr = \$4 [0];
+  assign read__data = o__payload;
+  assign \write__data.id  = write__data[0];
+  assign \write__data.addr  = write__data[32:1];
+  assign \write__data.len  = write__data[40:33];
+  assign \write__data.size  = write__data[43:41];
+  assign \write__data.burst  = write__data[45:44];
+  assign \write__data.user  = write__data[64:46];
+  assign \i__payload.id  = write__data[0];
+  assign \i__payload.addr  = write__data[32:1];
+  assign \i__payload.len  = write__data[40:33];
+  assign \i__payload.size  = write__data[43:41];
+  assign \i__payload.burst  = write__data[45:44];
+  assign \i__payload.user  = write__data[64:46];
+  assign \o__payload.id  = o__payload[0];
+  assign \o__payload.addr  = o__payload[32:1];
+  assign \o__payload.len  = o__payload[40:33];
+  assign \o__payload.size  = o__payload[43:41];
+  assign \o__payload.burst  = o__payload[45:44];
+  assign \o__payload.user  = o__payload[64:46];
+  assign \read__data.id  = o__payload[0];
+  assign \read__data.addr  = o__payload[32:1];
+  assign \read__data.len  = o__payload[40:33];
+  assign \read__data.size  = o__payload[43:41];
+  assign \read__data.burst  = o__payload[45:44];
+  assign \read__data.user  = o__payload[64:46];
+  assign \$1  = get_at;
+  assign \$7  = write__addr;
+endmodule
+
+module \t3_node_axi.controller.memory.commits (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$17 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$17 <= 1'b0;
   wire \$1 ;
   reg [6:0] \$10 ;
   reg [5:0] \$11 ;
@@ -15693,21 +16038,21 @@ module \t3_node_axi.controller.memory.commits (rst, i__valid, o__ready, o__valid
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
     \$10  = \$6 [6:0];
     if (rst) begin
       \$10  = 7'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
     \$11  = \$4 [5:0];
     if (rst) begin
       \$11  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [5:0];
@@ -15789,8 +16134,8 @@ module \t3_node_axi.controller.memory.commits (rst, i__valid, o__ready, o__valid
 endmodule
 
 module \t3_node_axi.controller.memory.failed_reads (rst, i__valid, write__data, o__ready, o__valid, o__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$17 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$17 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$18 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$18 <= 1'b0;
   wire \$1 ;
   reg [2:0] \$10 ;
   reg [1:0] \$11 ;
@@ -15867,21 +16212,21 @@ module \t3_node_axi.controller.memory.failed_reads (rst, i__valid, write__data, 
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
     \$10  = \$6 [2:0];
     if (rst) begin
       \$10  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
     \$11  = \$4 [1:0];
     if (rst) begin
       \$11  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [1:0];
@@ -15899,8 +16244,8 @@ module \t3_node_axi.controller.memory.failed_reads (rst, i__valid, write__data, 
 endmodule
 
 module \t3_node_axi.controller.memory.olds (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$18 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$18 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$19 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$19 <= 1'b0;
   wire \$1 ;
   reg [6:0] \$10 ;
   reg [5:0] \$11 ;
@@ -15985,21 +16330,21 @@ module \t3_node_axi.controller.memory.olds (rst, i__valid, o__ready, o__valid, o
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
     \$10  = \$6 [6:0];
     if (rst) begin
       \$10  = 7'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
     \$11  = \$4 [5:0];
     if (rst) begin
       \$11  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [5:0];
@@ -16025,8 +16370,8 @@ module \t3_node_axi.controller.memory.olds (rst, i__valid, o__ready, o__valid, o
 endmodule
 
 module \t3_node_axi.controller.memory.reads (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$19 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$19 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$20 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$20 <= 1'b0;
   wire \$1 ;
   reg [6:0] \$10 ;
   reg [5:0] \$11 ;
@@ -16127,21 +16472,21 @@ module \t3_node_axi.controller.memory.reads (rst, i__valid, o__ready, o__valid, 
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
     \$10  = \$6 [6:0];
     if (rst) begin
       \$10  = 7'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
     \$11  = \$4 [5:0];
     if (rst) begin
       \$11  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [5:0];
@@ -16183,10 +16528,10 @@ module \t3_node_axi.controller.memory.reads (rst, i__valid, o__ready, o__valid, 
 endmodule
 
 module \t3_node_axi.controller.memory.reports (rst, i__0__valid, i__1__ready, i__1__valid, i__0__payload, i__1__payload, o__valid, o__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$20 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$20 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$21 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$21 <= 1'b0;
   wire \$1 ;
-  wire [2:0] \$10 ;
+  wire \$10 ;
   wire \$11 ;
   wire \$12 ;
   wire \$13 ;
@@ -16199,12 +16544,25 @@ module \t3_node_axi.controller.memory.reports (rst, i__0__valid, i__1__ready, i_
   wire \$2 ;
   wire \$20 ;
   wire \$21 ;
-  wire [16:0] \$22 ;
-  reg \$23 ;
-  reg [67:0] \$24 ;
-  reg \$25 ;
-  reg [15:0] \$26 ;
+  wire \$22 ;
+  wire [2:0] \$23 ;
+  wire \$24 ;
+  wire \$25 ;
+  wire \$26 ;
+  wire \$27 ;
+  wire \$28 ;
+  wire \$29 ;
   wire \$3 ;
+  wire \$30 ;
+  wire \$31 ;
+  wire \$32 ;
+  wire \$33 ;
+  wire \$34 ;
+  wire [16:0] \$35 ;
+  reg \$36 ;
+  reg [67:0] \$37 ;
+  reg \$38 ;
+  reg [15:0] \$39 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
@@ -16217,6 +16575,8 @@ module \t3_node_axi.controller.memory.reports (rst, i__0__valid, i__1__ready, i_
   wire clk;
   reg [1:0] eligible;
   wire forced;
+  wire full;
+  wire held;
   input [67:0] i__0__payload;
   wire [67:0] i__0__payload;
   wire [31:0] \i__0__payload.address ;
@@ -16258,6 +16618,7 @@ module \t3_node_axi.controller.memory.reports (rst, i__0__valid, i__1__ready, i_
   wire o__ready;
   output o__valid;
   reg o__valid = 1'h0;
+  wire [15:0] occupancy;
   wire open_;
   wire [1:0] policy;
   wire preferred;
@@ -16266,37 +16627,42 @@ module \t3_node_axi.controller.memory.reports (rst, i__0__valid, i__1__ready, i_
   wire rst;
   wire [15:0] starvation_limit;
   wire starved;
+  wire [15:0] threshold;
   reg [15:0] waited = 16'h0000;
   assign \$1  = ~ o__valid;
   assign \$3  = waited >= 1'h0;
-  assign \$11  = | { i__1__valid, i__0__valid };
-  assign \$13  = ~ preferred;
-  assign \$15  = ~ preferred;
-  assign \$17  = ~ \$16 ;
-  assign \$20  = \$17  | \$19 ;
-  assign \$21  = waited != 16'hffff;
-  assign \$22  = waited + 1'h1;
+  assign \$18  = ~ \$17 ;
+  assign \$19  = \$16  & \$18 ;
+  assign \$24  = | chosen;
+  assign \$26  = ~ preferred;
+  assign \$28  = ~ preferred;
+  assign \$30  = ~ \$29 ;
+  assign \$33  = \$30  | \$32 ;
+  assign \$34  = waited != 16'hffff;
+  assign \$35  = waited + 1'h1;
   always @(posedge clk)
-    o__valid <= \$23 ;
+    o__valid <= \$36 ;
   always @(posedge clk)
-    o__payload <= \$24 ;
+    o__payload <= \$37 ;
   always @(posedge clk)
-    last <= \$25 ;
+    last <= \$38 ;
   always @(posedge clk)
-    waited <= \$26 ;
+    waited <= \$39 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     (* full_case = 32'd1 *)
     if (preferred) begin
       eligible = 2'h1;
+    end else if (\$22 ) begin
+      eligible = 2'h0;
     end else if (ranked) begin
-      eligible = \$10 [1:0];
+      eligible = \$23 [1:0];
     end else begin
       eligible = { i__1__valid, i__0__valid };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     chosen = 2'h0;
     (* full_case = 32'd1 *)
     casez (last)
@@ -16321,61 +16687,63 @@ module \t3_node_axi.controller.memory.reports (rst, i__0__valid, i__1__ready, i_
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
-    \$23  = o__valid;
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
+    \$36  = o__valid;
     if (open_) begin
-      \$23  = \$11 ;
+      \$36  = \$24 ;
     end
     if (rst) begin
-      \$23  = 1'h0;
+      \$36  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
-    \$24  = o__payload;
-    if (\$12 ) begin
-      \$24  = i__0__payload;
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
+    \$37  = o__payload;
+    if (\$25 ) begin
+      \$37  = i__0__payload;
     end
-    if (\$14 ) begin
-      \$24  = i__1__payload;
+    if (\$27 ) begin
+      \$37  = i__1__payload;
     end
     if (rst) begin
-      \$24  = 68'h00000000000000000;
+      \$37  = 68'h00000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
-    \$25  = last;
-    if (\$12 ) begin
-      if (\$13 ) begin
-        \$25  = 1'h0;
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
+    \$38  = last;
+    if (\$25 ) begin
+      if (\$26 ) begin
+        \$38  = 1'h0;
       end
     end
-    if (\$14 ) begin
-      if (\$15 ) begin
-        \$25  = 1'h1;
+    if (\$27 ) begin
+      if (\$28 ) begin
+        \$38  = 1'h1;
       end
     end
     if (rst) begin
-      \$25  = 1'h1;
+      \$38  = 1'h1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
-    \$26  = waited;
-    if (\$20 ) begin
-      \$26  = 16'h0000;
-    end else if (\$21 ) begin
-      \$26  = \$22 [15:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
+    \$39  = waited;
+    if (\$33 ) begin
+      \$39  = 16'h0000;
+    end else if (\$34 ) begin
+      \$39  = \$35 [15:0];
     end
     if (rst) begin
-      \$26  = 16'h0000;
+      \$39  = 16'h0000;
     end
   end
   assign asks = { i__1__valid, i__0__valid };
   assign o__ready = 1'h1;
   assign policy = 2'h1;
   assign starvation_limit = 16'h0000;
+  assign threshold = 16'h0000;
+  assign occupancy = 16'h0000;
   assign \o__payload.cause  = o__payload[3:0];
   assign \o__payload.address  = o__payload[35:4];
   assign \o__payload.tile  = o__payload[67:36];
@@ -16409,23 +16777,36 @@ module \t3_node_axi.controller.memory.reports (rst, i__0__valid, i__1__ready, i_
   assign \$6  = i__0__valid;
   assign \$7  = 1'h1;
   assign preferred = i__0__valid;
-  assign \$8  = i__0__valid;
+  assign \$8  = 1'h0;
   assign \$9  = 1'h0;
+  assign \$10  = 1'h0;
+  assign \$11  = 1'h1;
+  assign full = 1'h0;
+  assign \$12  = i__0__valid;
+  assign \$13  = i__0__valid;
+  assign \$14  = 1'h0;
   assign forced = 1'h0;
-  assign \$10 [0] = 1'h0;
-  assign \$10 [2:1] = { 1'h0, i__1__valid };
+  assign \$15  = i__1__valid;
+  assign \$16  = i__1__valid;
+  assign \$17  = chosen[1];
+  assign held = \$19 ;
+  assign \$20  = 1'h0;
+  assign \$21  = 1'h1;
+  assign \$22  = 1'h0;
+  assign \$23 [0] = 1'h0;
+  assign \$23 [2:1] = { 1'h0, i__1__valid };
   assign i__0__ready = chosen[0];
   assign i__1__ready = chosen[1];
-  assign \$12  = chosen[0];
-  assign \$14  = chosen[1];
-  assign \$16  = i__1__valid;
-  assign \$18  = chosen[1];
-  assign \$19  = chosen[1];
+  assign \$25  = chosen[0];
+  assign \$27  = chosen[1];
+  assign \$29  = i__1__valid;
+  assign \$31  = chosen[1];
+  assign \$32  = chosen[1];
 endmodule
 
 module \t3_node_axi.controller.memory.w_queue (clk, rst, i__valid, i__ready, o__valid, o__payload, write__data, o__ready);
-  reg \$auto$verilog_backend.cc:2355:dump_module$21 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$21 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$22 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$22 <= 1'b0;
   wire \$1 ;
   reg [1:0] \$10 ;
   reg \$11 ;
@@ -16513,21 +16894,21 @@ module \t3_node_axi.controller.memory.w_queue (clk, rst, i__valid, i__ready, o__
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$22 ) begin end
     \$10  = \$6 [1:0];
     if (rst) begin
       \$10  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$22 ) begin end
     \$11  = \$4 [0];
     if (rst) begin
       \$11  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$22 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [0];
@@ -16559,8 +16940,8 @@ module \t3_node_axi.controller.memory.w_queue (clk, rst, i__valid, i__ready, o__
 endmodule
 
 module \t3_node_axi.controller.memory.writes (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$22 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$22 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$23 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$23 <= 1'b0;
   wire \$1 ;
   reg [6:0] \$10 ;
   reg [5:0] \$11 ;
@@ -16721,21 +17102,21 @@ module \t3_node_axi.controller.memory.writes (rst, i__valid, o__ready, o__valid,
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$22 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
     \$10  = \$6 [6:0];
     if (rst) begin
       \$10  = 7'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$22 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
     \$11  = \$4 [5:0];
     if (rst) begin
       \$11  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$22 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [5:0];
@@ -16837,8 +17218,8 @@ module \t3_node_axi.controller.memory.writes (rst, i__valid, o__ready, o__valid,
 endmodule
 
 module \t3_node_axi.controller.memory_errors (rst, o__ready, o__valid, o__payload, i__valid, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$23 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$23 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$24 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$24 <= 1'b0;
   wire \$1 ;
   reg [2:0] \$10 ;
   reg [1:0] \$11 ;
@@ -16947,21 +17328,21 @@ module \t3_node_axi.controller.memory_errors (rst, o__ready, o__valid, o__payloa
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
     \$10  = \$6 [2:0];
     if (rst) begin
       \$10  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
     \$11  = \$4 [1:0];
     if (rst) begin
       \$11  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [1:0];
@@ -17011,10 +17392,10 @@ module \t3_node_axi.controller.memory_errors (rst, o__ready, o__valid, o__payloa
 endmodule
 
 module \t3_node_axi.controller.merge (rst, i__0__ready, i__1__ready, o__ready, o__valid, o__payload, i__0__valid, i__0__payload, i__1__valid, i__1__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$24 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$24 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$25 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$25 <= 1'b0;
   wire \$1 ;
-  wire [2:0] \$10 ;
+  wire \$10 ;
   wire \$11 ;
   wire \$12 ;
   wire \$13 ;
@@ -17027,12 +17408,25 @@ module \t3_node_axi.controller.merge (rst, i__0__ready, i__1__ready, o__ready, o
   wire \$2 ;
   wire \$20 ;
   wire \$21 ;
-  wire [16:0] \$22 ;
-  reg \$23 ;
-  reg [164:0] \$24 ;
-  reg \$25 ;
-  reg [15:0] \$26 ;
+  wire \$22 ;
+  wire [2:0] \$23 ;
+  wire \$24 ;
+  wire \$25 ;
+  wire \$26 ;
+  wire \$27 ;
+  wire \$28 ;
+  wire \$29 ;
   wire \$3 ;
+  wire \$30 ;
+  wire \$31 ;
+  wire \$32 ;
+  wire \$33 ;
+  wire \$34 ;
+  wire [16:0] \$35 ;
+  reg \$36 ;
+  reg [164:0] \$37 ;
+  reg \$38 ;
+  reg [15:0] \$39 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
@@ -17045,6 +17439,8 @@ module \t3_node_axi.controller.merge (rst, i__0__ready, i__1__ready, o__ready, o
   wire clk;
   reg [1:0] eligible;
   wire forced;
+  wire full;
+  wire held;
   input [164:0] i__0__payload;
   wire [164:0] i__0__payload;
   wire [31:0] \i__0__payload.address ;
@@ -17121,6 +17517,7 @@ module \t3_node_axi.controller.merge (rst, i__0__ready, i__1__ready, o__ready, o
   wire o__ready;
   output o__valid;
   reg o__valid = 1'h0;
+  wire [15:0] occupancy;
   wire open_;
   wire [1:0] policy;
   wire preferred;
@@ -17129,41 +17526,45 @@ module \t3_node_axi.controller.merge (rst, i__0__ready, i__1__ready, o__ready, o
   wire rst;
   wire [15:0] starvation_limit;
   wire starved;
+  wire [15:0] threshold;
   reg [15:0] waited = 16'h0000;
   assign \$1  = ~ o__valid;
   assign open_ = \$1  | o__ready;
   assign \$3  = waited >= 1'h0;
+  assign \$18  = ~ \$17 ;
   assign i__0__ready = open_ & chosen[0];
   assign i__1__ready = open_ & chosen[1];
-  assign \$11  = | { i__1__valid, i__0__valid };
-  assign \$12  = open_ & chosen[0];
-  assign \$14  = open_ & chosen[1];
-  assign \$17  = ~ \$16 ;
-  assign \$19  = open_ & \$18 ;
-  assign \$20  = \$17  | \$19 ;
-  assign \$21  = waited != 16'hffff;
-  assign \$22  = waited + 1'h1;
+  assign \$24  = | chosen;
+  assign \$25  = open_ & chosen[0];
+  assign \$27  = open_ & chosen[1];
+  assign \$30  = ~ \$29 ;
+  assign \$32  = open_ & \$31 ;
+  assign \$33  = \$30  | \$32 ;
+  assign \$34  = waited != 16'hffff;
+  assign \$35  = waited + 1'h1;
   always @(posedge clk)
-    o__valid <= \$23 ;
+    o__valid <= \$36 ;
   always @(posedge clk)
-    o__payload <= \$24 ;
+    o__payload <= \$37 ;
   always @(posedge clk)
-    last <= \$25 ;
+    last <= \$38 ;
   always @(posedge clk)
-    waited <= \$26 ;
+    waited <= \$39 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
     (* full_case = 32'd1 *)
     if (preferred) begin
       eligible = 2'h1;
+    end else if (\$22 ) begin
+      eligible = 2'h0;
     end else if (ranked) begin
-      eligible = \$10 [1:0];
+      eligible = \$23 [1:0];
     end else begin
       eligible = { i__1__valid, i__0__valid };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
     chosen = 2'h0;
     (* full_case = 32'd1 *)
     casez (last)
@@ -17188,60 +17589,62 @@ module \t3_node_axi.controller.merge (rst, i__0__ready, i__1__ready, o__ready, o
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
-    \$23  = o__valid;
+    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
+    \$36  = o__valid;
     if (open_) begin
-      \$23  = \$11 ;
+      \$36  = \$24 ;
     end
     if (rst) begin
-      \$23  = 1'h0;
+      \$36  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
-    \$24  = o__payload;
-    if (\$12 ) begin
-      \$24  = i__0__payload;
+    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
+    \$37  = o__payload;
+    if (\$25 ) begin
+      \$37  = i__0__payload;
     end
-    if (\$14 ) begin
-      \$24  = i__1__payload;
+    if (\$27 ) begin
+      \$37  = i__1__payload;
     end
     if (rst) begin
-      \$24  = 165'h000000000000000000000000000000000000000000;
+      \$37  = 165'h000000000000000000000000000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
-    \$25  = last;
-    if (\$12 ) begin
-      if (\$13 ) begin
-        \$25  = 1'h0;
+    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
+    \$38  = last;
+    if (\$25 ) begin
+      if (\$26 ) begin
+        \$38  = 1'h0;
       end
     end
-    if (\$14 ) begin
-      if (\$15 ) begin
-        \$25  = 1'h1;
+    if (\$27 ) begin
+      if (\$28 ) begin
+        \$38  = 1'h1;
       end
     end
     if (rst) begin
-      \$25  = 1'h1;
+      \$38  = 1'h1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
-    \$26  = waited;
-    if (\$20 ) begin
-      \$26  = 16'h0000;
-    end else if (\$21 ) begin
-      \$26  = \$22 [15:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
+    \$39  = waited;
+    if (\$33 ) begin
+      \$39  = 16'h0000;
+    end else if (\$34 ) begin
+      \$39  = \$35 [15:0];
     end
     if (rst) begin
-      \$26  = 16'h0000;
+      \$39  = 16'h0000;
     end
   end
   assign asks = { i__1__valid, i__0__valid };
   assign policy = 2'h0;
   assign starvation_limit = 16'h0000;
+  assign threshold = 16'h0000;
+  assign occupancy = 16'h0000;
   assign \o__payload.op  = o__payload[1:0];
   assign \o__payload.dtype  = o__payload[3:2];
   assign \o__payload.source  = o__payload[5:4];
@@ -17309,20 +17712,34 @@ module \t3_node_axi.controller.merge (rst, i__0__ready, i__1__ready, o__ready, o
   assign preferred = 1'h0;
   assign \$8  = 1'h0;
   assign \$9  = 1'h0;
+  assign \$10  = 1'h0;
+  assign \$11  = 1'h1;
+  assign full = 1'h0;
+  assign \$12  = 1'h0;
+  assign \$13  = 1'h0;
+  assign \$14  = 1'h0;
   assign forced = 1'h0;
-  assign \$10 [0] = 1'h0;
-  assign \$10 [2:1] = { 1'h0, i__1__valid };
-  assign \$13  = 1'h1;
-  assign \$15  = 1'h1;
-  assign \$16  = i__1__valid;
-  assign \$18  = chosen[1];
+  assign \$15  = i__1__valid;
+  assign \$16  = 1'h0;
+  assign \$17  = chosen[1];
+  assign \$19  = 1'h0;
+  assign held = 1'h0;
+  assign \$20  = 1'h0;
+  assign \$21  = 1'h1;
+  assign \$22  = 1'h0;
+  assign \$23 [0] = 1'h0;
+  assign \$23 [2:1] = { 1'h0, i__1__valid };
+  assign \$26  = 1'h1;
+  assign \$28  = 1'h1;
+  assign \$29  = i__1__valid;
+  assign \$31  = chosen[1];
 endmodule
 
 module \t3_node_axi.controller.reports (rst, i__1__ready, i__1__valid, i__1__payload, i__0__valid, i__0__payload, o__valid, o__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$25 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$25 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$26 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$26 <= 1'b0;
   wire \$1 ;
-  wire [2:0] \$10 ;
+  wire \$10 ;
   wire \$11 ;
   wire \$12 ;
   wire \$13 ;
@@ -17335,12 +17752,25 @@ module \t3_node_axi.controller.reports (rst, i__1__ready, i__1__valid, i__1__pay
   wire \$2 ;
   wire \$20 ;
   wire \$21 ;
-  wire [16:0] \$22 ;
-  reg \$23 ;
-  reg [67:0] \$24 ;
-  reg \$25 ;
-  reg [15:0] \$26 ;
+  wire \$22 ;
+  wire [2:0] \$23 ;
+  wire \$24 ;
+  wire \$25 ;
+  wire \$26 ;
+  wire \$27 ;
+  wire \$28 ;
+  wire \$29 ;
   wire \$3 ;
+  wire \$30 ;
+  wire \$31 ;
+  wire \$32 ;
+  wire \$33 ;
+  wire \$34 ;
+  wire [16:0] \$35 ;
+  reg \$36 ;
+  reg [67:0] \$37 ;
+  reg \$38 ;
+  reg [15:0] \$39 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
@@ -17353,6 +17783,8 @@ module \t3_node_axi.controller.reports (rst, i__1__ready, i__1__valid, i__1__pay
   wire clk;
   reg [1:0] eligible;
   wire forced;
+  wire full;
+  wire held;
   input [67:0] i__0__payload;
   wire [67:0] i__0__payload;
   wire [31:0] \i__0__payload.address ;
@@ -17394,6 +17826,7 @@ module \t3_node_axi.controller.reports (rst, i__1__ready, i__1__valid, i__1__pay
   wire o__ready;
   output o__valid;
   reg o__valid = 1'h0;
+  wire [15:0] occupancy;
   wire open_;
   wire [1:0] policy;
   wire preferred;
@@ -17402,37 +17835,42 @@ module \t3_node_axi.controller.reports (rst, i__1__ready, i__1__valid, i__1__pay
   wire rst;
   wire [15:0] starvation_limit;
   wire starved;
+  wire [15:0] threshold;
   reg [15:0] waited = 16'h0000;
   assign \$1  = ~ o__valid;
   assign \$3  = waited >= 1'h0;
-  assign \$11  = | { i__1__valid, i__0__valid };
-  assign \$13  = ~ preferred;
-  assign \$15  = ~ preferred;
-  assign \$17  = ~ \$16 ;
-  assign \$20  = \$17  | \$19 ;
-  assign \$21  = waited != 16'hffff;
-  assign \$22  = waited + 1'h1;
+  assign \$18  = ~ \$17 ;
+  assign \$19  = \$16  & \$18 ;
+  assign \$24  = | chosen;
+  assign \$26  = ~ preferred;
+  assign \$28  = ~ preferred;
+  assign \$30  = ~ \$29 ;
+  assign \$33  = \$30  | \$32 ;
+  assign \$34  = waited != 16'hffff;
+  assign \$35  = waited + 1'h1;
   always @(posedge clk)
-    o__valid <= \$23 ;
+    o__valid <= \$36 ;
   always @(posedge clk)
-    o__payload <= \$24 ;
+    o__payload <= \$37 ;
   always @(posedge clk)
-    last <= \$25 ;
+    last <= \$38 ;
   always @(posedge clk)
-    waited <= \$26 ;
+    waited <= \$39 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
     (* full_case = 32'd1 *)
     if (preferred) begin
       eligible = 2'h1;
+    end else if (\$22 ) begin
+      eligible = 2'h0;
     end else if (ranked) begin
-      eligible = \$10 [1:0];
+      eligible = \$23 [1:0];
     end else begin
       eligible = { i__1__valid, i__0__valid };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
     chosen = 2'h0;
     (* full_case = 32'd1 *)
     casez (last)
@@ -17457,61 +17895,63 @@ module \t3_node_axi.controller.reports (rst, i__1__ready, i__1__valid, i__1__pay
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
-    \$23  = o__valid;
+    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
+    \$36  = o__valid;
     if (open_) begin
-      \$23  = \$11 ;
+      \$36  = \$24 ;
     end
     if (rst) begin
-      \$23  = 1'h0;
+      \$36  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
-    \$24  = o__payload;
-    if (\$12 ) begin
-      \$24  = i__0__payload;
+    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
+    \$37  = o__payload;
+    if (\$25 ) begin
+      \$37  = i__0__payload;
     end
-    if (\$14 ) begin
-      \$24  = i__1__payload;
+    if (\$27 ) begin
+      \$37  = i__1__payload;
     end
     if (rst) begin
-      \$24  = 68'h00000000000000000;
+      \$37  = 68'h00000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
-    \$25  = last;
-    if (\$12 ) begin
-      if (\$13 ) begin
-        \$25  = 1'h0;
+    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
+    \$38  = last;
+    if (\$25 ) begin
+      if (\$26 ) begin
+        \$38  = 1'h0;
       end
     end
-    if (\$14 ) begin
-      if (\$15 ) begin
-        \$25  = 1'h1;
+    if (\$27 ) begin
+      if (\$28 ) begin
+        \$38  = 1'h1;
       end
     end
     if (rst) begin
-      \$25  = 1'h1;
+      \$38  = 1'h1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
-    \$26  = waited;
-    if (\$20 ) begin
-      \$26  = 16'h0000;
-    end else if (\$21 ) begin
-      \$26  = \$22 [15:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
+    \$39  = waited;
+    if (\$33 ) begin
+      \$39  = 16'h0000;
+    end else if (\$34 ) begin
+      \$39  = \$35 [15:0];
     end
     if (rst) begin
-      \$26  = 16'h0000;
+      \$39  = 16'h0000;
     end
   end
   assign asks = { i__1__valid, i__0__valid };
   assign o__ready = 1'h1;
   assign policy = 2'h1;
   assign starvation_limit = 16'h0000;
+  assign threshold = 16'h0000;
+  assign occupancy = 16'h0000;
   assign \o__payload.cause  = o__payload[3:0];
   assign \o__payload.address  = o__payload[35:4];
   assign \o__payload.tile  = o__payload[67:36];
@@ -17545,47 +17985,67 @@ module \t3_node_axi.controller.reports (rst, i__1__ready, i__1__valid, i__1__pay
   assign \$6  = i__0__valid;
   assign \$7  = 1'h1;
   assign preferred = i__0__valid;
-  assign \$8  = i__0__valid;
+  assign \$8  = 1'h0;
   assign \$9  = 1'h0;
+  assign \$10  = 1'h0;
+  assign \$11  = 1'h1;
+  assign full = 1'h0;
+  assign \$12  = i__0__valid;
+  assign \$13  = i__0__valid;
+  assign \$14  = 1'h0;
   assign forced = 1'h0;
-  assign \$10 [0] = 1'h0;
-  assign \$10 [2:1] = { 1'h0, i__1__valid };
+  assign \$15  = i__1__valid;
+  assign \$16  = i__1__valid;
+  assign \$17  = chosen[1];
+  assign held = \$19 ;
+  assign \$20  = 1'h0;
+  assign \$21  = 1'h1;
+  assign \$22  = 1'h0;
+  assign \$23 [0] = 1'h0;
+  assign \$23 [2:1] = { 1'h0, i__1__valid };
   assign i__0__ready = chosen[0];
   assign i__1__ready = chosen[1];
-  assign \$12  = chosen[0];
-  assign \$14  = chosen[1];
-  assign \$16  = i__1__valid;
-  assign \$18  = chosen[1];
-  assign \$19  = chosen[1];
+  assign \$25  = chosen[0];
+  assign \$27  = chosen[1];
+  assign \$29  = i__1__valid;
+  assign \$31  = chosen[1];
+  assign \$32  = chosen[1];
 endmodule
 
-module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__ready, dma__ready, b__valid, b__payload, i__valid, i__payload, error__payload, stall, error__valid, latency, interval, o__ready);
-  reg \$auto$verilog_backend.cc:2355:dump_module$26 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$26 <= 1'b0;
+module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__ready, dma__ready, b__valid, b__payload, i__valid, i__payload, error__payload, stall, error__valid, latency, \interval$49 , \fraction$52 , header_interval, header_fraction, o__ready);
+  reg \$auto$verilog_backend.cc:2355:dump_module$27 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$27 <= 1'b0;
   reg [63:0] \$1 ;
-  wire [9:0] \$10 ;
-  wire [10:0] \$11 ;
-  wire \$12 ;
-  wire \$13 ;
-  wire \$14 ;
+  wire [1:0] \$10 ;
+  wire [9:0] \$11 ;
+  wire [10:0] \$12 ;
+  wire [9:0] \$13 ;
+  wire [10:0] \$14 ;
   wire \$15 ;
   wire \$16 ;
-  wire [16:0] \$17 ;
-  wire [16:0] \$18 ;
-  reg \$19 ;
+  wire \$17 ;
+  wire \$18 ;
+  wire \$19 ;
   wire \$2 ;
-  reg [8:0] \$20 ;
-  reg [8:0] \$21 ;
-  reg \$22 ;
-  reg \$23 ;
-  reg [15:0] \$24 ;
+  wire \$20 ;
+  wire \$21 ;
+  wire [16:0] \$22 ;
+  wire [17:0] \$23 ;
+  wire [16:0] \$24 ;
+  reg \$25 ;
+  reg [8:0] \$26 ;
+  reg [8:0] \$27 ;
+  reg \$28 ;
+  reg \$29 ;
   wire \$3 ;
+  reg [15:0] \$30 ;
+  reg [15:0] \$31 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
-  wire [1:0] \$7 ;
-  wire [9:0] \$8 ;
-  wire [10:0] \$9 ;
+  wire \$7 ;
+  wire \$8 ;
+  wire \$9 ;
   wire [134:0] a__payload;
   wire [31:0] \a__payload.address ;
   wire [63:0] \a__payload.data ;
@@ -17616,6 +18076,7 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
   wire b__ready;
   input b__valid;
   wire b__valid;
+  reg [15:0] carried = 16'hffff;
   input clk;
   wire clk;
   input credit;
@@ -17649,6 +18110,10 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
   wire [15:0] \error__payload.tile.wg ;
   output error__valid;
   reg error__valid = 1'h0;
+  wire [15:0] fraction;
+  input [15:0] \fraction$52 ;
+  wire [15:0] \fraction$52 ;
+  wire free;
   wire gone;
   wire [62:0] header;
   wire [28:0] \header.beat ;
@@ -17661,12 +18126,16 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
   wire [2:0] \header.wf ;
   wire [15:0] \header.wg ;
   wire [63:0] header_bits;
+  input [15:0] header_fraction;
+  wire [15:0] header_fraction;
+  input [15:0] header_interval;
+  wire [15:0] header_interval;
   input [134:0] i__payload;
   wire [134:0] i__payload;
-  wire [72:0] \i__payload$37 ;
-  wire [63:0] \i__payload$37.data ;
-  wire [7:0] \i__payload$37.keep ;
-  wire \i__payload$37.last ;
+  wire [72:0] \i__payload$39 ;
+  wire [63:0] \i__payload$39.data ;
+  wire [7:0] \i__payload$39.keep ;
+  wire \i__payload$39.last ;
   wire [31:0] \i__payload.address ;
   wire [63:0] \i__payload.data ;
   wire [1:0] \i__payload.dtype ;
@@ -17682,14 +18151,15 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
   wire \i__ready$32 ;
   input i__valid;
   wire i__valid;
-  wire \i__valid$35 ;
+  wire \i__valid$37 ;
   wire in_payload;
   reg index = 1'h0;
-  input [15:0] interval;
   wire [15:0] interval;
+  input [15:0] \interval$49 ;
+  wire [15:0] \interval$49 ;
   input [15:0] latency;
   wire [15:0] latency;
-  wire [15:0] \latency$40 ;
+  wire [15:0] \latency$42 ;
   reg [8:0] left = 9'h100;
   wire [72:0] o__payload;
   wire [134:0] \o__payload$13 ;
@@ -17725,7 +18195,7 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
   wire \o__ready$30 ;
   wire o__valid;
   wire \o__valid$17 ;
-  wire \o__valid$36 ;
+  wire \o__valid$38 ;
   wire open_;
   reg [8:0] owed = 9'h000;
   reg [15:0] pause = 16'h0000;
@@ -17749,6 +18219,7 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
   output stall;
   reg stall = 1'h0;
   wire surplus;
+  wire [16:0] total;
   output [72:0] tx__payload;
   wire [72:0] tx__payload;
   wire [63:0] \tx__payload.data ;
@@ -17763,39 +18234,51 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
   wire \word.last ;
   assign \$2  = in_payload & open_;
   assign \o__ready$30  = \$2  & \i__ready$32 ;
-  assign \$3  = | left;
-  assign \$4  = ! pause;
-  assign open_ = \$3  & \$4 ;
-  assign \i__valid$35  = \o__valid$36  & open_;
-  assign gone = \i__valid$35  & \i__ready$32 ;
-  assign \$5  = ! owed;
-  assign surplus = credit & \$5 ;
-  assign \$6  = ~ surplus;
-  assign credit_i = credit & \$6 ;
-  assign \$7  = index + 1'h1;
-  assign \$8  = left - gone;
-  assign \$9  = $signed(\$8 ) + $signed({ 1'h0, credit_o });
-  assign \$10  = owed + gone;
-  assign \$11  = \$10  - credit_i;
-  assign \$12  = ~ gone;
-  assign \$13  = \o__valid$36  & \$12 ;
-  assign \$14  = | interval;
-  assign \$15  = gone & \$14 ;
-  assign \$16  = | pause;
-  assign \$17  = interval - 1'h1;
-  assign \$18  = pause - 1'h1;
+  assign \$3  = ~ in_payload;
+  assign \$4  = ! header_interval;
+  assign free = \$3  & \$4 ;
+  assign \$5  = | left;
+  assign \$6  = ! pause;
+  assign \$7  = \$6  | free;
+  assign open_ = \$5  & \$7 ;
+  assign \i__valid$37  = \o__valid$38  & open_;
+  assign gone = \i__valid$37  & \i__ready$32 ;
+  assign \$8  = ! owed;
+  assign surplus = credit & \$8 ;
+  assign \$9  = ~ surplus;
+  assign credit_i = credit & \$9 ;
+  assign interval = in_payload ? \interval$49  : header_interval;
+  assign fraction = in_payload ? \fraction$52  : header_fraction;
+  assign total = carried + fraction;
+  assign \$10  = index + 1'h1;
+  assign \$11  = left - gone;
+  assign \$12  = $signed(\$11 ) + $signed({ 1'h0, credit_o });
+  assign \$13  = owed + gone;
+  assign \$14  = \$13  - credit_i;
+  assign \$15  = ~ gone;
+  assign \$16  = \o__valid$38  & \$15 ;
+  assign \$17  = ~ free;
+  assign \$18  = gone & \$17 ;
+  assign \$19  = | pause;
+  assign \$20  = ~ gone;
+  assign \$21  = | interval;
+  assign \$22  = interval - 1'h1;
+  assign \$23  = $signed(\$22 ) + $signed({ 1'h0, total[16] });
+  assign \$24  = pause - 1'h1;
   always @(posedge clk)
-    index <= \$19 ;
+    index <= \$25 ;
   always @(posedge clk)
-    left <= \$20 ;
+    left <= \$26 ;
   always @(posedge clk)
-    owed <= \$21 ;
+    owed <= \$27 ;
   always @(posedge clk)
-    stall <= \$22 ;
+    stall <= \$28 ;
   always @(posedge clk)
-    error__valid <= \$23 ;
+    error__valid <= \$29 ;
   always @(posedge clk)
-    pause <= \$24 ;
+    pause <= \$30 ;
+  always @(posedge clk)
+    carried <= \$31 ;
   \t3_node_axi.egress.collected  collected (
     .clk(clk),
     .i__payload(i__payload),
@@ -17812,7 +18295,7 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
     .\i$15 (credit_i),
     .i__payload(word),
     .i__ready(\i__ready$32 ),
-    .i__valid(\i__valid$35 ),
+    .i__valid(\i__valid$37 ),
     .\latency$8 (latency),
     .o__payload(tx__payload),
     .\o__ready$11 (o__ready),
@@ -17829,11 +18312,11 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
     .clk(clk),
     .o__payload(\o__payload$27 ),
     .o__ready(\o__ready$30 ),
-    .o__valid(\o__valid$36 ),
+    .o__valid(\o__valid$38 ),
     .rst(rst)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
     \$1  = 64'h0000000000000000;
     casez (index)
       1'h0:
@@ -17841,7 +18324,7 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
     word[72] = 1'h0;
     (* full_case = 32'd1 *)
     if (in_payload) begin
@@ -17854,59 +18337,76 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
-    \$19  = index;
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    \$25  = index;
     if (gone) begin
-      \$19  = \$7 [0];
+      \$25  = \$10 [0];
       if (in_payload) begin
-        \$19  = index;
+        \$25  = index;
         if (\o__payload$27 [134]) begin
-          \$19  = 1'h0;
+          \$25  = 1'h0;
         end
       end
     end
     if (rst) begin
-      \$19  = 1'h0;
+      \$25  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
-    \$20  = \$9 [8:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    \$26  = \$12 [8:0];
     if (rst) begin
-      \$20  = 9'h100;
+      \$26  = 9'h100;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
-    \$21  = \$11 [8:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    \$27  = \$14 [8:0];
     if (rst) begin
-      \$21  = 9'h000;
+      \$27  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
-    \$22  = \$13 ;
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    \$28  = \$16 ;
     if (rst) begin
-      \$22  = 1'h0;
+      \$28  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
-    \$23  = surplus;
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    \$29  = surplus;
     if (rst) begin
-      \$23  = 1'h0;
+      \$29  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$26 ) begin end
-    \$24  = pause;
-    if (\$15 ) begin
-      \$24  = \$17 [15:0];
-    end else if (\$16 ) begin
-      \$24  = \$18 [15:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    \$30  = pause;
+    if (\$18 ) begin
+      if (\$21 ) begin
+        \$30  = \$23 [15:0];
+      end
+    end else if (\$19 ) begin
+      \$30  = \$24 [15:0];
     end
     if (rst) begin
-      \$24  = 16'h0000;
+      \$30  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    \$31  = carried;
+    if (\$18 ) begin
+      if (\$21 ) begin
+        \$31  = total[15:0];
+      end
+    end else if (\$19 ) begin
+    end else if (\$20 ) begin
+      \$31  = 16'hffff;
+    end
+    if (rst) begin
+      \$31  = 16'hffff;
     end
   end
   assign o__payload = tx__payload;
@@ -17922,8 +18422,8 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
   assign b__ready = dma__ready;
   assign dma__valid = b__valid;
   assign header_bits = { 1'h0, header };
-  assign \i__payload$37  = word;
-  assign \latency$40  = latency;
+  assign \i__payload$39  = word;
+  assign \latency$42  = latency;
   assign \tx__payload.data  = tx__payload[63:0];
   assign \tx__payload.keep  = tx__payload[71:64];
   assign \tx__payload.last  = tx__payload[72];
@@ -18019,9 +18519,9 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
   assign \word.data  = word[63:0];
   assign \word.keep  = word[71:64];
   assign \word.last  = word[72];
-  assign \i__payload$37.data  = word[63:0];
-  assign \i__payload$37.keep  = word[71:64];
-  assign \i__payload$37.last  = word[72];
+  assign \i__payload$39.data  = word[63:0];
+  assign \i__payload$39.keep  = word[71:64];
+  assign \i__payload$39.last  = word[72];
   assign \error__payload.cause  = error__payload[3:0];
   assign \error__payload.address  = error__payload[35:4];
   assign \error__payload.tile  = error__payload[67:36];
@@ -18045,8 +18545,8 @@ module \t3_node_axi.egress (credit, clk, rst, tx__valid, tx__payload, producer__
 endmodule
 
 module \t3_node_axi.egress.collected (rst, o__valid, i__ready, o__payload, \o__ready$11 , i__valid, i__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$27 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$27 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$28 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$28 <= 1'b0;
   wire \$1 ;
   wire [6:0] \$2 ;
   wire [7:0] \$3 ;
@@ -18138,7 +18638,7 @@ module \t3_node_axi.egress.collected (rst, o__valid, i__ready, o__payload, \o__r
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
     \$4  = \$3 [5:0];
     if (rst) begin
       \$4  = 6'h00;
@@ -18195,8 +18695,8 @@ module \t3_node_axi.egress.collected (rst, o__valid, i__ready, o__payload, \o__r
 endmodule
 
 module \t3_node_axi.egress.collected.queue (rst, o__ready, i__ready, o__payload, i__valid, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$28 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$28 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$29 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$29 <= 1'b0;
   wire \$1 ;
   reg [5:0] \$10 ;
   reg [4:0] \$11 ;
@@ -18317,21 +18817,21 @@ module \t3_node_axi.egress.collected.queue (rst, o__ready, i__ready, o__payload,
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
     \$10  = \$6 [5:0];
     if (rst) begin
       \$10  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
     \$11  = \$4 [4:0];
     if (rst) begin
       \$11  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [4:0];
@@ -18393,8 +18893,8 @@ module \t3_node_axi.egress.collected.queue (rst, o__ready, i__ready, o__payload,
 endmodule
 
 module \t3_node_axi.egress.delay (clk, rst, i__valid, \i$15 , o__valid, i__ready, o__payload, credit_o, i__payload, \latency$8 , \o__ready$11 );
-  reg \$auto$verilog_backend.cc:2355:dump_module$29 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$29 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$30 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$30 <= 1'b0;
   wire [9:0] \$1 ;
   wire [10:0] \$2 ;
   reg [8:0] \$3 ;
@@ -18475,7 +18975,7 @@ module \t3_node_axi.egress.delay (clk, rst, i__valid, \i$15 , o__valid, i__ready
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$30 ) begin end
     \$3  = \$2 [8:0];
     if (rst) begin
       \$3  = 9'h000;
@@ -18504,8 +19004,8 @@ module \t3_node_axi.egress.delay (clk, rst, i__valid, \i$15 , o__valid, i__ready
 endmodule
 
 module \t3_node_axi.egress.delay.credit_times (rst, i__valid, o, latency, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$30 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$30 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$31 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$31 <= 1'b0;
   wire [13:0] \$1 ;
   wire [13:0] \$2 ;
   wire [13:0] \$3 ;
@@ -18550,14 +19050,14 @@ module \t3_node_axi.egress.delay.credit_times (rst, i__valid, o, latency, clk);
     .write__data(now)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$30 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$5  = \$1 [12:0];
     if (rst) begin
       \$5  = 13'h0000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$30 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$6  = \$2 [12:0];
     if (rst) begin
       \$6  = 13'h0000;
@@ -18570,8 +19070,8 @@ module \t3_node_axi.egress.delay.credit_times (rst, i__valid, o, latency, clk);
 endmodule
 
 module \t3_node_axi.egress.delay.credit_times.stamps (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$31 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$31 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$32 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$32 <= 1'b0;
   wire \$1 ;
   reg [8:0] \$10 ;
   reg [7:0] \$11 ;
@@ -18648,21 +19148,21 @@ module \t3_node_axi.egress.delay.credit_times.stamps (rst, i__valid, o__ready, o
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
     \$10  = \$6 [8:0];
     if (rst) begin
       \$10  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
     \$11  = \$4 [7:0];
     if (rst) begin
       \$11  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [7:0];
@@ -18680,8 +19180,8 @@ module \t3_node_axi.egress.delay.credit_times.stamps (rst, i__valid, o__ready, o
 endmodule
 
 module \t3_node_axi.egress.delay.word_times (rst, i__valid, o, latency, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$32 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$32 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$33 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$33 <= 1'b0;
   wire [13:0] \$1 ;
   wire [13:0] \$2 ;
   wire [13:0] \$3 ;
@@ -18726,14 +19226,14 @@ module \t3_node_axi.egress.delay.word_times (rst, i__valid, o, latency, clk);
     .write__data(now)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
     \$5  = \$1 [12:0];
     if (rst) begin
       \$5  = 13'h0000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
     \$6  = \$2 [12:0];
     if (rst) begin
       \$6  = 13'h0000;
@@ -18746,8 +19246,8 @@ module \t3_node_axi.egress.delay.word_times (rst, i__valid, o, latency, clk);
 endmodule
 
 module \t3_node_axi.egress.delay.word_times.stamps (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$33 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$33 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$34 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$34 <= 1'b0;
   wire \$1 ;
   reg [8:0] \$10 ;
   reg [7:0] \$11 ;
@@ -18824,21 +19324,21 @@ module \t3_node_axi.egress.delay.word_times.stamps (rst, i__valid, o__ready, o__
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$10  = \$6 [8:0];
     if (rst) begin
       \$10  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$11  = \$4 [7:0];
     if (rst) begin
       \$11  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [7:0];
@@ -18856,8 +19356,8 @@ module \t3_node_axi.egress.delay.word_times.stamps (rst, i__valid, o__ready, o__
 endmodule
 
 module \t3_node_axi.egress.delay.words (rst, i__valid, o__ready, i__ready, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$34 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$34 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$35 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$35 <= 1'b0;
   wire \$1 ;
   reg [8:0] \$10 ;
   reg [7:0] \$11 ;
@@ -18946,21 +19446,21 @@ module \t3_node_axi.egress.delay.words (rst, i__valid, o__ready, i__ready, o__pa
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
     \$10  = \$6 [8:0];
     if (rst) begin
       \$10  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
     \$11  = \$4 [7:0];
     if (rst) begin
       \$11  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [7:0];
@@ -18990,8 +19490,8 @@ module \t3_node_axi.egress.delay.words (rst, i__valid, o__ready, i__ready, o__pa
 endmodule
 
 module \t3_node_axi.egress.merge (rst, o__ready, a__valid, a__payload, o__valid, o__payload, a__ready, b__ready, b__valid, b__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$35 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$35 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$36 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$36 <= 1'b0;
   wire \$1 ;
   wire \$2 ;
   wire \$3 ;
@@ -19073,7 +19573,7 @@ module \t3_node_axi.egress.merge (rst, o__ready, a__valid, a__payload, o__valid,
   assign \$1  = a__valid & b__valid;
   assign \$2  = ~ previous;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
     (* full_case = 32'd1 *)
     if (under_way) begin
       second = chosen;
@@ -19084,7 +19584,7 @@ module \t3_node_axi.egress.merge (rst, o__ready, a__valid, a__payload, o__valid,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
     \$5  = under_way;
     if (o__valid) begin
       \$5  = 1'h1;
@@ -19097,7 +19597,7 @@ module \t3_node_axi.egress.merge (rst, o__ready, a__valid, a__payload, o__valid,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
     \$6  = chosen;
     if (o__valid) begin
       \$6  = second;
@@ -19107,7 +19607,7 @@ module \t3_node_axi.egress.merge (rst, o__ready, a__valid, a__payload, o__valid,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
     \$7  = previous;
     if (o__valid) begin
       if (\$4 ) begin
@@ -19153,10 +19653,10 @@ module \t3_node_axi.egress.merge (rst, o__ready, a__valid, a__payload, o__valid,
   assign \b__payload.last  = b__payload[134];
 endmodule
 
-module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$5831$0 , stall, read__ready, packet__ready, data__payload, block__payload, read__payload, \port$9991$0 , \port$9993$0 , first_read__payload, packet__valid, done__valid, done__payload, clk
+module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$5942$0 , stall, read__ready, packet__ready, data__payload, block__payload, read__payload, \port$10297$0 , \port$10299$0 , first_read__payload, packet__valid, done__valid, done__payload, clk
 );
-  reg \$auto$verilog_backend.cc:2355:dump_module$36 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$36 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$37 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$37 <= 1'b0;
   wire [8:0] \$1 ;
   wire [3:0] \$10 ;
   wire \$100 ;
@@ -19437,14 +19937,14 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
   wire packet__ready;
   output packet__valid;
   reg packet__valid = 1'h0;
-  output [31:0] \port$5831$0 ;
-  wire [31:0] \port$5831$0 ;
   (* init = 30'h00000000 *)
-  output [29:0] \port$9991$0 ;
-  wire [29:0] \port$9991$0 ;
+  output [29:0] \port$10297$0 ;
+  wire [29:0] \port$10297$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$9993$0 ;
-  wire [72:0] \port$9993$0 ;
+  output [72:0] \port$10299$0 ;
+  wire [72:0] \port$10299$0 ;
+  output [31:0] \port$5942$0 ;
+  wire [31:0] \port$5942$0 ;
   reg [3:0] position = 4'h0;
   output [35:0] read__payload;
   wire [35:0] read__payload;
@@ -19649,7 +20149,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$106  = \$107 ;
     if (take) begin
       \$106 [1:0] = o__payload[44:43];
@@ -19665,7 +20165,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$108  = \$109 ;
     if (take) begin
       \$108 [63:0] = \o__payload$44 [64:1];
@@ -19677,7 +20177,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$110  = active;
     if (block__ready) begin
       \$110  = block__valid;
@@ -19687,7 +20187,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$111  = current;
     if (block__ready) begin
       \$111  = block__payload;
@@ -19703,7 +20203,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$112  = empty;
     if (block__ready) begin
       \$112  = \$40 ;
@@ -19713,7 +20213,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$113  = opening;
     if (block__ready) begin
       \$113  = 1'h1;
@@ -19725,7 +20225,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$114  = fresh;
     if (block__ready) begin
       \$114  = 1'h1;
@@ -19737,7 +20237,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$115  = row_span;
     if (block__ready) begin
       \$115  = \$41 [23:0];
@@ -19747,7 +20247,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$116  = left;
     if (block__ready) begin
       \$116  = \$42 [23:3];
@@ -19759,7 +20259,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$117  = after;
     if (block__ready) begin
     end else if (issue) begin
@@ -19770,7 +20270,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$118  = position;
     if (take) begin
       \$118  = \$49 [3:0];
@@ -19780,7 +20280,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$119  = packet__valid;
     if (advance) begin
       \$119  = \$51 ;
@@ -19790,7 +20290,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$120  = ghost;
     if (advance) begin
       \$120  = \$52 ;
@@ -19800,7 +20300,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$121  = address;
     if (take) begin
       \$121  = \$55 [28:0];
@@ -19810,7 +20310,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$122  = strobed;
     if (take) begin
       \$122  = \$98 [3:0];
@@ -19820,7 +20320,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$123  = block_end;
     if (take) begin
       \$123  = \$99 ;
@@ -19830,7 +20330,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$124  = failed;
     if (take) begin
       \$124  = \$102 ;
@@ -19840,7 +20340,7 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$125  = last;
     if (take) begin
       \$125  = o__payload[42];
@@ -19850,14 +20350,14 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$126  = \$105 ;
     if (rst) begin
       \$126  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$127 [1:0] = \$107 [6:5];
     \$127 [2] = last;
     \$127 [3] = failed;
@@ -19870,9 +20370,9 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
   assign data__valid = \i__valid$27 ;
   assign \end  = \$34 [2:0];
   assign packet__payload = { \$109 , \$36 , \$107  };
-  assign \port$5831$0  = \$36 ;
-  assign \port$9991$0  = \$107 ;
-  assign \port$9993$0  = \$109 ;
+  assign \port$5942$0  = \$36 ;
+  assign \port$10297$0  = \$107 ;
+  assign \port$10299$0  = \$109 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -19993,8 +20493,8 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
 endmodule
 
 module \t3_node_axi.engine.buffer (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$37 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$37 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$38 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$38 <= 1'b0;
   wire \$1 ;
   reg [8:0] \$10 ;
   reg [7:0] \$11 ;
@@ -20079,21 +20579,21 @@ module \t3_node_axi.engine.buffer (rst, i__valid, o__ready, o__valid, o__payload
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$10  = \$6 [8:0];
     if (rst) begin
       \$10  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$11  = \$4 [7:0];
     if (rst) begin
       \$11  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [7:0];
@@ -20119,8 +20619,8 @@ module \t3_node_axi.engine.buffer (rst, i__valid, o__ready, o__valid, o__payload
 endmodule
 
 module \t3_node_axi.engine.descriptions (rst, i__valid, o__ready, i__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$38 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$38 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$39 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$39 <= 1'b0;
   wire \$1 ;
   reg [4:0] \$10 ;
   reg [3:0] \$11 ;
@@ -20258,21 +20758,21 @@ module \t3_node_axi.engine.descriptions (rst, i__valid, o__ready, i__ready, o__v
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
     \$10  = \$6 [4:0];
     if (rst) begin
       \$10  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
     \$11  = \$4 [3:0];
     if (rst) begin
       \$11  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [3:0];
@@ -20351,8 +20851,8 @@ endmodule
 
 module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid, fire__payload, fire__ready, block__valid, doorbell_local__valid, doorbell_remote__valid, block__ready, doorbell_local__ready, doorbell_remote__ready, plans, interrupt, command_done__valid, command_done__payload, ended__valid, ended__payload, block__payload, doorbell_local__payload, doorbell_remote__payload
 , block_done__payload, table__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$39 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$39 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$40 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$40 <= 1'b0;
   wire \$1 ;
   wire [11:0] \$10 ;
   wire \$11 ;
@@ -21086,7 +21586,7 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$81  = dma;
     if (\$4 ) begin
       (* full_case = 32'd1 *)
@@ -21114,14 +21614,14 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$82  = \$8 ;
     if (rst) begin
       \$82  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$83  = ahead;
     if (advance) begin
       \$83 [18:9] = \$9 [9:0];
@@ -21133,7 +21633,7 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$84  = valid;
     if (advance) begin
       \$84  = ahead_valid;
@@ -21143,7 +21643,7 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$85  = current;
     if (advance) begin
       \$85  = ahead;
@@ -21153,7 +21653,7 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$86  = failed;
     if (block_done__valid) begin
       \$86  = \$12 ;
@@ -21163,7 +21663,7 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     (* full_case = 32'd1 *)
     if (ringing) begin
       \$87  = \$13 ;
@@ -21175,56 +21675,56 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$88  = \$16 ;
     if (rst) begin
       \$88  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$89  = \$18 ;
     if (rst) begin
       \$89  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$90  = o__payload[1:0];
     if (rst) begin
       \$90  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$91  = interrupting;
     if (rst) begin
       \$91  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$92  = plan;
     if (rst) begin
       \$92  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$93  = finish;
     if (rst) begin
       \$93  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$94  = finishing;
     if (rst) begin
       \$94  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$95  = plan;
     if (rst) begin
       \$95  = 2'h0;
@@ -21452,8 +21952,8 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
 endmodule
 
 module \t3_node_axi.front_end.endings (rst, i__valid, o__ready, i__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$40 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$40 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$41 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$41 <= 1'b0;
   wire \$1 ;
   reg [4:0] \$10 ;
   reg [4:0] \$11 ;
@@ -21559,21 +22059,21 @@ module \t3_node_axi.front_end.endings (rst, i__valid, o__ready, i__ready, o__val
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     \$10  = \$6 [4:0];
     if (rst) begin
       \$10  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     \$11  = \$4 [4:0];
     if (rst) begin
       \$11  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [4:0];
@@ -21619,8 +22119,8 @@ module \t3_node_axi.front_end.endings (rst, i__valid, o__ready, i__ready, o__val
 endmodule
 
 module \t3_node_axi.front_end.outcomes (rst, i__valid, write__data, o__ready, o__valid, o__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$41 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$41 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$42 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$42 <= 1'b0;
   wire \$1 ;
   reg [4:0] \$10 ;
   reg [4:0] \$11 ;
@@ -21697,21 +22197,21 @@ module \t3_node_axi.front_end.outcomes (rst, i__valid, write__data, o__ready, o_
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
     \$10  = \$6 [4:0];
     if (rst) begin
       \$10  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
     \$11  = \$4 [4:0];
     if (rst) begin
       \$11  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [4:0];
@@ -21729,8 +22229,8 @@ module \t3_node_axi.front_end.outcomes (rst, i__valid, write__data, o__ready, o_
 endmodule
 
 module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, i__payload, plans, busy, credit, holding, holding_plan, request__valid, request__payload, events, error__valid, error__payload, hold_timeout, table__payload, i__valid);
-  reg \$auto$verilog_backend.cc:2355:dump_module$42 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$42 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$43 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$43 <= 1'b0;
   wire [31:0] \$1 ;
   wire \$10 ;
   wire [1:0] \$100 ;
@@ -22263,7 +22763,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     send = 1'h0;
     casez (fsm_state)
       2'h0:
@@ -22284,7 +22784,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     fault = 1'h0;
     casez (fsm_state)
       2'h0:
@@ -22302,7 +22802,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     cause = 4'h0;
     casez (fsm_state)
       2'h0:
@@ -22325,7 +22825,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     (* full_case = 32'd1 *)
     casez (fsm_state)
       2'h0:
@@ -22339,7 +22839,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     holds = 1'h0;
     casez (fsm_state)
       2'h0:
@@ -22355,7 +22855,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     bad = 1'h0;
     if (\o__payload$30 [129]) begin
       bad = 1'h1;
@@ -22372,7 +22872,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \cause$32  = 4'h0;
     if (\o__payload$30 [129]) begin
       \cause$32  = \o__payload$30 [133:130];
@@ -22389,42 +22889,42 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$123  = taken;
     if (rst) begin
       \$123  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$124  = \$81 [31:0];
     if (rst) begin
       \$124  = 32'd0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$125  = \$86 ;
     if (rst) begin
       \$125  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$126  = holds;
     if (rst) begin
       \$126  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$127  = header_bits[10:9];
     if (rst) begin
       \$127  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$128  = header_bits;
     casez (fsm_state)
       2'h0:
@@ -22448,7 +22948,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$129  = index;
     casez (fsm_state)
       2'h0:
@@ -22466,7 +22966,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$130  = left;
     casez (fsm_state)
       2'h0:
@@ -22487,7 +22987,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$131  = fsm_state;
     (* full_case = 32'd1 *)
     casez (fsm_state)
@@ -22530,7 +23030,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$132  = request__valid;
     if (\o__ready$33 ) begin
       \$132  = good;
@@ -22540,7 +23040,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$133  = request__payload;
     if (\o__ready$33 ) begin
       \$133 [1:0] = \o__payload$30 [135:134];
@@ -22561,7 +23061,7 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$134 [3:0] = \$107 ;
     \$134 [7:4] = \$119 ;
     if (rst) begin
@@ -22569,14 +23069,14 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$135  = \$121 ;
     if (rst) begin
       \$135  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$136 [3:0] = \cause$32 ;
     \$136 [35:4] = \o__payload$30 [96:65];
     \$136 [67:36] = tile;
@@ -22758,8 +23258,8 @@ module \t3_node_axi.ingress (clk, rst, table__valid, request__ready, rx__ready, 
 endmodule
 
 module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__ready, advance, plans, \i__payload$8 , o__payload, o__valid, table__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$43 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$43 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$44 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$44 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -25285,7 +25785,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     .write__data(\i__payload$8 [147:59])
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     last = 3'h0;
     if (\i__payload$8 [32]) begin
       last = 3'h0;
@@ -25313,7 +25813,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     first = 3'h0;
     if (\i__payload$8 [39]) begin
       first = 3'h7;
@@ -25341,7 +25841,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     chosen = 4'h0;
     if (inside_2[15]) begin
       chosen = 4'hf;
@@ -25393,7 +25893,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$781  = full;
     if (advance) begin
       \$781  = { full[5:0], \i__valid$6  };
@@ -25403,7 +25903,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$782  = register;
     if (advance) begin
       \$782  = \i__payload$8 [31:3];
@@ -25413,7 +25913,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$783  = \register$163 ;
     if (advance) begin
       \$783  = \$37 ;
@@ -25423,7 +25923,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$784  = \register$164 ;
     if (advance) begin
       \$784  = \i__payload$8 [55:40];
@@ -25433,7 +25933,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$785  = \register$165 ;
     if (advance) begin
       \$785  = \i__payload$8 [58:56];
@@ -25443,7 +25943,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$786  = \register$166 ;
     if (advance) begin
       \$786  = first;
@@ -25453,7 +25953,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$787  = \register$167 ;
     if (advance) begin
       \$787  = last;
@@ -25463,7 +25963,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$788  = enable_0;
     if (\$45 ) begin
       \$788  = table__payload[23];
@@ -25473,7 +25973,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$789  = base_0;
     if (\$53 ) begin
       \$789  = table__payload[54:23];
@@ -25483,7 +25983,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$790  = limit_0;
     if (\$61 ) begin
       \$790  = table__payload[54:23];
@@ -25493,7 +25993,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$791  = inside_2;
     if (advance) begin
       \$791 [0] = \$70 ;
@@ -25518,7 +26018,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$792  = touches_2;
     if (advance) begin
       \$792 [0] = \$79 ;
@@ -25543,7 +26043,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$793  = enable_1;
     if (\$87 ) begin
       \$793  = table__payload[23];
@@ -25553,7 +26053,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$794  = base_1;
     if (\$95 ) begin
       \$794  = table__payload[54:23];
@@ -25563,7 +26063,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$795  = limit_1;
     if (\$103 ) begin
       \$795  = table__payload[54:23];
@@ -25573,7 +26073,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$796  = enable_2;
     if (\$129 ) begin
       \$796  = table__payload[23];
@@ -25583,7 +26083,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$797  = base_2;
     if (\$137 ) begin
       \$797  = table__payload[54:23];
@@ -25593,7 +26093,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$798  = limit_2;
     if (\$145 ) begin
       \$798  = table__payload[54:23];
@@ -25603,7 +26103,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$799  = enable_3;
     if (\$171 ) begin
       \$799  = table__payload[23];
@@ -25613,7 +26113,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$800  = base_3;
     if (\$179 ) begin
       \$800  = table__payload[54:23];
@@ -25623,7 +26123,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$801  = limit_3;
     if (\$187 ) begin
       \$801  = table__payload[54:23];
@@ -25633,7 +26133,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$802  = enable_4;
     if (\$213 ) begin
       \$802  = table__payload[23];
@@ -25643,7 +26143,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$803  = base_4;
     if (\$221 ) begin
       \$803  = table__payload[54:23];
@@ -25653,7 +26153,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$804  = limit_4;
     if (\$229 ) begin
       \$804  = table__payload[54:23];
@@ -25663,7 +26163,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$805  = enable_5;
     if (\$255 ) begin
       \$805  = table__payload[23];
@@ -25673,7 +26173,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$806  = base_5;
     if (\$263 ) begin
       \$806  = table__payload[54:23];
@@ -25683,7 +26183,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$807  = limit_5;
     if (\$271 ) begin
       \$807  = table__payload[54:23];
@@ -25693,7 +26193,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$808  = enable_6;
     if (\$297 ) begin
       \$808  = table__payload[23];
@@ -25703,7 +26203,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$809  = base_6;
     if (\$305 ) begin
       \$809  = table__payload[54:23];
@@ -25713,7 +26213,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$810  = limit_6;
     if (\$313 ) begin
       \$810  = table__payload[54:23];
@@ -25723,7 +26223,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$811  = enable_7;
     if (\$339 ) begin
       \$811  = table__payload[23];
@@ -25733,7 +26233,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$812  = base_7;
     if (\$347 ) begin
       \$812  = table__payload[54:23];
@@ -25743,7 +26243,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$813  = limit_7;
     if (\$355 ) begin
       \$813  = table__payload[54:23];
@@ -25753,7 +26253,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$814  = enable_8;
     if (\$381 ) begin
       \$814  = table__payload[23];
@@ -25763,7 +26263,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$815  = base_8;
     if (\$389 ) begin
       \$815  = table__payload[54:23];
@@ -25773,7 +26273,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$816  = limit_8;
     if (\$397 ) begin
       \$816  = table__payload[54:23];
@@ -25783,7 +26283,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$817  = enable_9;
     if (\$423 ) begin
       \$817  = table__payload[23];
@@ -25793,7 +26293,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$818  = base_9;
     if (\$431 ) begin
       \$818  = table__payload[54:23];
@@ -25803,7 +26303,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$819  = limit_9;
     if (\$439 ) begin
       \$819  = table__payload[54:23];
@@ -25813,7 +26313,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$820  = enable_10;
     if (\$465 ) begin
       \$820  = table__payload[23];
@@ -25823,7 +26323,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$821  = base_10;
     if (\$473 ) begin
       \$821  = table__payload[54:23];
@@ -25833,7 +26333,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$822  = limit_10;
     if (\$481 ) begin
       \$822  = table__payload[54:23];
@@ -25843,7 +26343,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$823  = enable_11;
     if (\$507 ) begin
       \$823  = table__payload[23];
@@ -25853,7 +26353,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$824  = base_11;
     if (\$515 ) begin
       \$824  = table__payload[54:23];
@@ -25863,7 +26363,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$825  = limit_11;
     if (\$523 ) begin
       \$825  = table__payload[54:23];
@@ -25873,7 +26373,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$826  = enable_12;
     if (\$549 ) begin
       \$826  = table__payload[23];
@@ -25883,7 +26383,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$827  = base_12;
     if (\$557 ) begin
       \$827  = table__payload[54:23];
@@ -25893,7 +26393,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$828  = limit_12;
     if (\$565 ) begin
       \$828  = table__payload[54:23];
@@ -25903,7 +26403,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$829  = enable_13;
     if (\$591 ) begin
       \$829  = table__payload[23];
@@ -25913,7 +26413,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$830  = base_13;
     if (\$599 ) begin
       \$830  = table__payload[54:23];
@@ -25923,7 +26423,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$831  = limit_13;
     if (\$607 ) begin
       \$831  = table__payload[54:23];
@@ -25933,7 +26433,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$832  = enable_14;
     if (\$633 ) begin
       \$832  = table__payload[23];
@@ -25943,7 +26443,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$833  = base_14;
     if (\$641 ) begin
       \$833  = table__payload[54:23];
@@ -25953,7 +26453,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$834  = limit_14;
     if (\$649 ) begin
       \$834  = table__payload[54:23];
@@ -25963,7 +26463,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$835  = enable_15;
     if (\$675 ) begin
       \$835  = table__payload[23];
@@ -25973,7 +26473,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$836  = base_15;
     if (\$683 ) begin
       \$836  = table__payload[54:23];
@@ -25983,7 +26483,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$837  = limit_15;
     if (\$691 ) begin
       \$837  = table__payload[54:23];
@@ -25993,7 +26493,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$838  = \register$185 ;
     if (advance) begin
       \$838  = \$710 ;
@@ -26003,7 +26503,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$839  = \register$186 ;
     if (advance) begin
       \$839  = \$714 ;
@@ -26013,7 +26513,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$840  = \register$187 ;
     if (advance) begin
       \$840  = register;
@@ -26023,7 +26523,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$841  = \register$188 ;
     if (advance) begin
       \$841  = \register$187 ;
@@ -26033,7 +26533,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$842  = \register$189 ;
     if (advance) begin
       \$842  = \register$166 ;
@@ -26043,7 +26543,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$843  = \register$190 ;
     if (advance) begin
       \$843  = \register$189 ;
@@ -26053,7 +26553,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$844  = \register$191 ;
     if (advance) begin
       \$844  = \register$164 ;
@@ -26063,7 +26563,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$845  = \register$192 ;
     if (advance) begin
       \$845  = \register$191 ;
@@ -26073,7 +26573,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$846  = \register$193 ;
     if (advance) begin
       \$846  = \register$165 ;
@@ -26083,7 +26583,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$847  = \register$194 ;
     if (advance) begin
       \$847  = \register$193 ;
@@ -26093,7 +26593,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$848  = \register$195 ;
     if (advance) begin
       \$848  = control_3;
@@ -26103,7 +26603,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$849  = \register$196 ;
     if (advance) begin
       \$849  = \read__data$197 ;
@@ -26113,7 +26613,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$850  = \register$198 ;
     if (advance) begin
       \$850  = geometry_3[21:16];
@@ -26123,7 +26623,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$851  = \register$199 ;
     if (advance) begin
       \$851  = geometry_3[13:8];
@@ -26133,7 +26633,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$852  = \register$200 ;
     if (advance) begin
       \$852  = \$717 ;
@@ -26143,7 +26643,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$853  = \register$201 ;
     if (advance) begin
       \$853  = \$718 [31:0];
@@ -26153,7 +26653,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$854  = \register$203 ;
     if (advance) begin
       \$854  = \$720 ;
@@ -26163,7 +26663,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$855  = \register$204 ;
     if (advance) begin
       \$855  = \$723 ;
@@ -26173,7 +26673,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$856  = \register$205 ;
     if (advance) begin
       \$856  = \$724 [28:0];
@@ -26183,7 +26683,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$857  = \register$207 ;
     if (advance) begin
       \$857  = \$725 [15:0];
@@ -26193,7 +26693,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$858  = \register$148 ;
     if (advance) begin
       \$858  = \register$195 ;
@@ -26203,7 +26703,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$859  = \register$155 ;
     if (advance) begin
       \$859  = \register$196 ;
@@ -26213,7 +26713,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$860  = \register$152 ;
     if (advance) begin
       \$860  = \register$199 ;
@@ -26223,7 +26723,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$861  = \register$153 ;
     if (advance) begin
       \$861  = { \$757 , \$756 , \$755 , \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739 , \$738 , \$737 , \$736 , \$735 , \$734 , \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726  };
@@ -26233,7 +26733,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$862  = \register$151 ;
     if (advance) begin
       \$862  = \$758 ;
@@ -26243,7 +26743,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$863  = \register$150 ;
     if (advance) begin
       \$863  = \register$203 ;
@@ -26253,7 +26753,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$864  = \register$209 ;
     if (advance) begin
       \$864  = \register$204 ;
@@ -26263,7 +26763,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$865  = \register$210 ;
     if (advance) begin
       \$865  = \register$192 ;
@@ -26273,7 +26773,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$866  = \register$211 ;
     if (advance) begin
       \$866  = \register$210 ;
@@ -26283,7 +26783,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$867  = \register$212 ;
     if (advance) begin
       \$867  = \register$194 ;
@@ -26293,7 +26793,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$868  = \register$213 ;
     if (advance) begin
       \$868  = \register$212 ;
@@ -26303,7 +26803,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$869  = \register$157 ;
     if (advance) begin
       \$869  = \register$148 ;
@@ -26313,7 +26813,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$870  = \register$214 ;
     if (advance) begin
       \$870  = slot_wide[9:0];
@@ -26323,7 +26823,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$871  = \register$215 ;
     if (advance) begin
       \$871  = \$764 ;
@@ -26333,7 +26833,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$872  = \register$216 ;
     if (advance) begin
       \$872  = \$767 ;
@@ -26343,7 +26843,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$873  = \register$217 ;
     if (advance) begin
       \$873  = \$768 ;
@@ -26353,7 +26853,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$874  = \register$218 ;
     if (advance) begin
       \$874  = \$769 ;
@@ -26363,7 +26863,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$875  = \register$219 ;
     if (advance) begin
       \$875  = \register$163 ;
@@ -26373,7 +26873,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$876  = \register$220 ;
     if (advance) begin
       \$876  = \register$219 ;
@@ -26383,7 +26883,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$877  = \register$221 ;
     if (advance) begin
       \$877  = \register$220 ;
@@ -26393,7 +26893,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$878  = \register$222 ;
     if (advance) begin
       \$878  = \register$221 ;
@@ -26403,7 +26903,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$879  = \register$223 ;
     if (advance) begin
       \$879  = \register$222 ;
@@ -26413,7 +26913,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$880  = \register$224 ;
     if (advance) begin
       \$880  = \register$185 ;
@@ -26423,7 +26923,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$881  = \register$225 ;
     if (advance) begin
       \$881  = \register$224 ;
@@ -26433,7 +26933,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$882  = \register$226 ;
     if (advance) begin
       \$882  = \register$225 ;
@@ -26443,7 +26943,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$883  = \register$227 ;
     if (advance) begin
       \$883  = \register$186 ;
@@ -26453,7 +26953,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$884  = \register$228 ;
     if (advance) begin
       \$884  = \register$227 ;
@@ -26463,7 +26963,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$885  = \register$229 ;
     if (advance) begin
       \$885  = \register$228 ;
@@ -26473,7 +26973,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$886  = \register$230 ;
     if (advance) begin
       \$886  = \register$188 ;
@@ -26483,7 +26983,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$887  = \register$231 ;
     if (advance) begin
       \$887  = \register$230 ;
@@ -26493,7 +26993,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$888  = \register$232 ;
     if (advance) begin
       \$888  = \register$231 ;
@@ -26503,7 +27003,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$889  = \register$233 ;
     if (advance) begin
       \$889  = \register$205 ;
@@ -26513,7 +27013,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$890  = \register$234 ;
     if (advance) begin
       \$890  = \register$233 ;
@@ -26523,7 +27023,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$891  = \register$235 ;
     if (advance) begin
       \$891  = \register$207 ;
@@ -26533,7 +27033,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$892  = \register$236 ;
     if (advance) begin
       \$892  = \register$235 ;
@@ -26543,7 +27043,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$893  = answer;
     if (advance) begin
       \$893 [0] = \register$223 ;
@@ -26776,8 +27276,8 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, \i__valid$6 , o__rea
 endmodule
 
 module \t3_node_axi.ingress.address_map.waiting (rst, i__valid, o__ready, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$44 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$44 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$45 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$45 <= 1'b0;
   wire \$1 ;
   reg [3:0] \$10 ;
   reg [2:0] \$11 ;
@@ -26893,21 +27393,21 @@ module \t3_node_axi.ingress.address_map.waiting (rst, i__valid, o__ready, o__pay
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$10  = \$6 [3:0];
     if (rst) begin
       \$10  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$11  = \$4 [2:0];
     if (rst) begin
       \$11  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [2:0];
@@ -26965,8 +27465,8 @@ module \t3_node_axi.ingress.address_map.waiting (rst, i__valid, o__ready, o__pay
 endmodule
 
 module \t3_node_axi.ingress.buffer (clk, rst, i__ready, o__valid, o__payload, write__data, o__ready, i__valid);
-  reg \$auto$verilog_backend.cc:2355:dump_module$45 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$45 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$46 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$46 <= 1'b0;
   wire \$1 ;
   reg [8:0] \$10 ;
   reg [7:0] \$11 ;
@@ -27056,21 +27556,21 @@ module \t3_node_axi.ingress.buffer (clk, rst, i__ready, o__valid, o__payload, wr
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
     \$10  = \$6 [8:0];
     if (rst) begin
       \$10  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
     \$11  = \$4 [7:0];
     if (rst) begin
       \$11  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [7:0];
@@ -27099,9 +27599,274 @@ module \t3_node_axi.ingress.buffer (clk, rst, i__ready, o__valid, o__payload, wr
   assign \read__data.last  = o__payload[72];
 endmodule
 
-module \t3_node_axi.outgoing (rst, b__valid, \port$5831$0 , o__ready, o__valid, o__payload, a__ready, b__ready, b__payload, \port$9991$0 , \port$9993$0 , a__valid, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$46 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$46 <= 1'b0;
+module \t3_node_axi.intensity$425 (rst, store, access, \port$10202$0 , \port$10202$25 , \port$10202$50 , \port$10202$75 , status, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$47 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$47 <= 1'b0;
+  wire \$1 ;
+  wire [4:0] \$10 ;
+  wire [24:0] \$11 ;
+  wire [24:0] \$12 ;
+  reg [15:0] \$13 ;
+  wire [15:0] \$14 ;
+  wire [3:0] \$15 ;
+  wire [3:0] \$16 ;
+  wire \$17 ;
+  wire \$18 ;
+  wire \$19 ;
+  wire \$2 ;
+  wire \$20 ;
+  wire \$21 ;
+  wire \$22 ;
+  wire \$23 ;
+  wire \$24 ;
+  wire \$25 ;
+  reg [3:0] \$26 ;
+  reg [23:0] \$27 ;
+  reg [23:0] \$28 ;
+  reg [3:0] \$29 ;
+  wire \$3 ;
+  reg [28:0] \$30 ;
+  reg [8:0] \$31 ;
+  reg [24:0] \$32 ;
+  wire \$4 ;
+  wire [9:0] \$5 ;
+  wire [9:0] \$6 ;
+  wire [25:0] \$7 ;
+  wire [25:0] \$8 ;
+  wire [26:0] \$9 ;
+  input access;
+  wire access;
+  reg [23:0] accesses = 24'h000000;
+  wire [3:0] armed;
+  reg [3:0] \before  = 4'h0;
+  wire \begin ;
+  input [8:0] boundaries__0;
+  wire [8:0] boundaries__0;
+  input [8:0] boundaries__1;
+  wire [8:0] boundaries__1;
+  input [8:0] boundaries__2;
+  wire [8:0] boundaries__2;
+  input clk;
+  wire clk;
+  wire counts;
+  reg [23:0] cycles = 24'h000000;
+  wire fits;
+  input fixed;
+  wire fixed;
+  input [15:0] fixed_threshold;
+  wire [15:0] fixed_threshold;
+  reg [24:0] left = 25'h0000000;
+  reg [1:0] level;
+  input \port$10202$0 ;
+  wire \port$10202$0 ;
+  input \port$10202$25 ;
+  wire \port$10202$25 ;
+  input \port$10202$50 ;
+  wire \port$10202$50 ;
+  input \port$10202$75 ;
+  wire \port$10202$75 ;
+  reg [8:0] quotient = 9'h000;
+  input rst;
+  wire rst;
+  output [28:0] status;
+  reg [28:0] status = 29'h00000000;
+  wire \status.complete ;
+  wire [8:0] \status.intensity ;
+  wire [1:0] \status.level ;
+  wire \status.measuring ;
+  wire [15:0] \status.threshold ;
+  reg [3:0] steps = 4'h0;
+  input store;
+  wire store;
+  input [15:0] thresholds__0;
+  wire [15:0] thresholds__0;
+  input [15:0] thresholds__1;
+  wire [15:0] thresholds__1;
+  input [15:0] thresholds__2;
+  wire [15:0] thresholds__2;
+  input [15:0] thresholds__3;
+  wire [15:0] thresholds__3;
+  assign \$1  = steps > 1'h1;
+  assign \$2  = steps == 1'h1;
+  assign \$3  = status[11] & store;
+  assign \$4  = status[11] & counts;
+  assign \$6  = \$5  | { 9'h000, fits };
+  assign \$7  = left - cycles;
+  assign \$8  = fits ? \$7  : { 1'h0, left };
+  assign \$10  = steps - 1'h1;
+  assign \$11  = cycles + 1'h1;
+  assign \$12  = accesses + access;
+  assign \$14  = fixed ? fixed_threshold : \$13 ;
+  assign \$15  = ~ \before ;
+  assign \$16  = { \port$10202$75 , \port$10202$50 , \port$10202$25 , \port$10202$0  } & \$15 ;
+  assign \begin  = | \$16 ;
+  assign \$17  = | cycles;
+  assign \$18  = access | \$17 ;
+  assign \$19  = & cycles;
+  assign \$20  = ~ \$19 ;
+  assign counts = \$18  & \$20 ;
+  assign \$21  = left >= cycles;
+  assign \$22  = | cycles;
+  assign fits = \$21  & \$22 ;
+  assign \$23  = quotient >= boundaries__2;
+  assign \$24  = quotient >= boundaries__1;
+  assign \$25  = quotient >= boundaries__0;
+  always @(posedge clk)
+    \before  <= \$26 ;
+  always @(posedge clk)
+    cycles <= \$27 ;
+  always @(posedge clk)
+    accesses <= \$28 ;
+  always @(posedge clk)
+    steps <= \$29 ;
+  always @(posedge clk)
+    status <= \$30 ;
+  always @(posedge clk)
+    quotient <= \$31 ;
+  always @(posedge clk)
+    left <= \$32 ;
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    (* full_case = 32'd1 *)
+    casez (status[10:9])
+      2'h0:
+          \$13  = thresholds__0;
+      2'h1:
+          \$13  = thresholds__1;
+      2'h2:
+          \$13  = thresholds__2;
+      2'h3:
+          \$13  = thresholds__3;
+    endcase
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    \$26  = { \port$10202$75 , \port$10202$50 , \port$10202$25 , \port$10202$0  };
+    if (rst) begin
+      \$26  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    \$27  = cycles;
+    if (\begin ) begin
+      \$27  = 24'h000000;
+    end else if (\$1 ) begin
+    end else if (\$2 ) begin
+    end else if (\$3 ) begin
+    end else if (\$4 ) begin
+      \$27  = \$11 [23:0];
+    end
+    if (rst) begin
+      \$27  = 24'h000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    \$28  = accesses;
+    if (\begin ) begin
+      \$28  = 24'h000000;
+    end else if (\$1 ) begin
+    end else if (\$2 ) begin
+    end else if (\$3 ) begin
+    end else if (\$4 ) begin
+      \$28  = \$12 [23:0];
+    end
+    if (rst) begin
+      \$28  = 24'h000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    \$29  = steps;
+    if (\begin ) begin
+      \$29  = 4'h0;
+    end else if (\$1 ) begin
+      \$29  = \$10 [3:0];
+    end else if (\$2 ) begin
+      \$29  = 4'h0;
+    end else if (\$3 ) begin
+      \$29  = 4'ha;
+    end
+    if (rst) begin
+      \$29  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    \$30 [12:0] = status[12:0];
+    if (\begin ) begin
+      \$30 [11] = 1'h1;
+      \$30 [12] = 1'h0;
+      \$30 [10:9] = 2'h0;
+    end else if (\$1 ) begin
+    end else if (\$2 ) begin
+      \$30 [8:0] = quotient;
+      \$30 [10:9] = level;
+      \$30 [11] = 1'h0;
+      \$30 [12] = 1'h1;
+    end
+    begin
+        \$30 [28:13] = \$14 ;
+    end
+    if (rst) begin
+      \$30  = 29'h00000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    \$31  = quotient;
+    if (\begin ) begin
+    end else if (\$1 ) begin
+      \$31  = \$6 [8:0];
+    end else if (\$2 ) begin
+    end else if (\$3 ) begin
+      \$31  = 9'h000;
+    end
+    if (rst) begin
+      \$31  = 9'h000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    \$32  = left;
+    if (\begin ) begin
+    end else if (\$1 ) begin
+      \$32  = \$9 [24:0];
+    end else if (\$2 ) begin
+    end else if (\$3 ) begin
+      \$32  = { 1'h0, accesses };
+    end
+    if (rst) begin
+      \$32  = 25'h0000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    level = 2'h3;
+    if (\$23 ) begin
+      level = 2'h2;
+    end
+    if (\$24 ) begin
+      level = 2'h1;
+    end
+    if (\$25 ) begin
+      level = 2'h0;
+    end
+  end
+  assign armed = { \port$10202$75 , \port$10202$50 , \port$10202$25 , \port$10202$0  };
+  assign \status.intensity  = status[8:0];
+  assign \status.level  = status[10:9];
+  assign \status.measuring  = status[11];
+  assign \status.complete  = status[12];
+  assign \status.threshold  = status[28:13];
+  assign \$5  = { quotient, 1'h0 };
+  assign \$9  = { \$8 , 1'h0 };
+endmodule
+
+module \t3_node_axi.outgoing (rst, b__valid, \port$5942$0 , o__ready, o__valid, o__payload, a__ready, b__ready, b__payload, \port$10297$0 , \port$10299$0 , a__valid, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$48 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$48 <= 1'b0;
   wire \$1 ;
   wire \$2 ;
   wire \$3 ;
@@ -27162,19 +27927,19 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5831$0 , o__ready, o__valid, 
   wire o__ready;
   output o__valid;
   wire o__valid;
-  input [31:0] \port$5831$0 ;
-  wire [31:0] \port$5831$0 ;
-  input [29:0] \port$9991$0 ;
-  wire [29:0] \port$9991$0 ;
-  input [72:0] \port$9993$0 ;
-  wire [72:0] \port$9993$0 ;
+  input [29:0] \port$10297$0 ;
+  wire [29:0] \port$10297$0 ;
+  input [72:0] \port$10299$0 ;
+  wire [72:0] \port$10299$0 ;
+  input [31:0] \port$5942$0 ;
+  wire [31:0] \port$5942$0 ;
   reg previous = 1'h0;
   input rst;
   wire rst;
   reg second;
   reg under_way = 1'h0;
   assign o__valid = second ? b__valid : a__valid;
-  assign o__payload = second ? b__payload : { \port$9993$0 , \port$5831$0 , \port$9991$0  };
+  assign o__payload = second ? b__payload : { \port$10299$0 , \port$5942$0 , \port$10297$0  };
   assign \$3  = ~ second;
   assign a__ready = o__ready & \$3 ;
   assign b__ready = o__ready & second;
@@ -27188,7 +27953,7 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5831$0 , o__ready, o__valid, 
   assign \$1  = a__valid & b__valid;
   assign \$2  = ~ previous;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     (* full_case = 32'd1 *)
     if (under_way) begin
       second = chosen;
@@ -27199,7 +27964,7 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5831$0 , o__ready, o__valid, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$5  = under_way;
     if (o__valid) begin
       \$5  = 1'h1;
@@ -27212,7 +27977,7 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5831$0 , o__ready, o__valid, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$6  = chosen;
     if (o__valid) begin
       \$6  = second;
@@ -27222,7 +27987,7 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5831$0 , o__ready, o__valid, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$7  = previous;
     if (o__valid) begin
       if (\$4 ) begin
@@ -27233,7 +27998,7 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5831$0 , o__ready, o__valid, 
       \$7  = 1'h0;
     end
   end
-  assign a__payload = { \port$9993$0 , \port$5831$0 , \port$9991$0  };
+  assign a__payload = { \port$10299$0 , \port$5942$0 , \port$10297$0  };
   assign \o__payload.op  = o__payload[1:0];
   assign \o__payload.dtype  = o__payload[3:2];
   assign \o__payload.tracked  = o__payload[4];
@@ -27245,17 +28010,17 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5831$0 , o__ready, o__valid, 
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \a__payload.op  = \port$9991$0 [1:0];
-  assign \a__payload.dtype  = \port$9991$0 [3:2];
-  assign \a__payload.tracked  = \port$9991$0 [4];
-  assign \a__payload.plan  = \port$9991$0 [6:5];
-  assign \a__payload.epoch  = \port$9991$0 [10:7];
-  assign \a__payload.wg  = \port$9991$0 [26:11];
-  assign \a__payload.wf  = \port$9991$0 [29:27];
-  assign \a__payload.address  = \port$5831$0 ;
-  assign \a__payload.data  = \port$9993$0 [63:0];
-  assign \a__payload.strobe  = \port$9993$0 [71:64];
-  assign \a__payload.last  = \port$9993$0 [72];
+  assign \a__payload.op  = \port$10297$0 [1:0];
+  assign \a__payload.dtype  = \port$10297$0 [3:2];
+  assign \a__payload.tracked  = \port$10297$0 [4];
+  assign \a__payload.plan  = \port$10297$0 [6:5];
+  assign \a__payload.epoch  = \port$10297$0 [10:7];
+  assign \a__payload.wg  = \port$10297$0 [26:11];
+  assign \a__payload.wf  = \port$10297$0 [29:27];
+  assign \a__payload.address  = \port$5942$0 ;
+  assign \a__payload.data  = \port$10299$0 [63:0];
+  assign \a__payload.strobe  = \port$10299$0 [71:64];
+  assign \a__payload.last  = \port$10299$0 [72];
   assign \b__payload.op  = b__payload[1:0];
   assign \b__payload.dtype  = b__payload[3:2];
   assign \b__payload.tracked  = b__payload[4];
@@ -27270,8 +28035,8 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5831$0 , o__ready, o__valid, 
 endmodule
 
 module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__valid, clear__ready, busy, full__payload, done, plans, error__valid, error__payload, clear__payload, status, clear__valid, command_done__payload, table__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$47 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$47 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$49 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$49 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -28651,7 +29416,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   assign \$404  = all_words >> \$996 ;
   assign \$405  = | \$404 [109:93];
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$525  = all_words;
     if (\$6 ) begin
       \$525 [10:0] = \$8 ;
@@ -28742,7 +29507,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$526  = unreported;
     if (\$519 [0]) begin
       \$526 [0] = 1'h0;
@@ -28781,7 +29546,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$527  = tiles_done0;
     if (plans[0]) begin
       if (\$56 ) begin
@@ -28796,7 +29561,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$528  = commands_done0;
     if (plans[0]) begin
       if (\$59 ) begin
@@ -28811,7 +29576,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$529  = timer0;
     if (plans[0]) begin
       if (\$61 ) begin
@@ -28826,7 +29591,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$530  = timed_out;
     if (plans[0]) begin
       if (\$67 ) begin
@@ -28877,7 +29642,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$531 [0] = \$69 ;
     \$531 [1] = \$155 ;
     \$531 [2] = \$241 ;
@@ -28887,7 +29652,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     { \$532 [79:75], \$532 [54:50], \$532 [29:25], \$532 [4:0] } = { plans[79:75], plans[54:50], plans[29:25], plans[4:0] };
     \$532 [14:5] = \$73 [9:0];
     \$532 [24:15] = \$83 [9:0];
@@ -28958,7 +29723,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$533  = finished;
     if (arm0) begin
       \$533 [0] = 1'h0;
@@ -29001,7 +29766,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$534  = clearing;
     if (cleared[0]) begin
       \$534 [0] = 1'h0;
@@ -29032,7 +29797,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$535  = tiles_done1;
     if (plans[25]) begin
       if (\$142 ) begin
@@ -29047,7 +29812,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$536  = commands_done1;
     if (plans[25]) begin
       if (\$145 ) begin
@@ -29062,7 +29827,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$537  = timer1;
     if (plans[25]) begin
       if (\$147 ) begin
@@ -29077,7 +29842,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$538  = tiles_done2;
     if (plans[50]) begin
       if (\$228 ) begin
@@ -29092,7 +29857,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$539  = commands_done2;
     if (plans[50]) begin
       if (\$231 ) begin
@@ -29107,7 +29872,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$540  = timer2;
     if (plans[50]) begin
       if (\$233 ) begin
@@ -29122,7 +29887,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$541  = tiles_done3;
     if (plans[75]) begin
       if (\$314 ) begin
@@ -29137,7 +29902,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$542  = commands_done3;
     if (plans[75]) begin
       if (\$317 ) begin
@@ -29152,7 +29917,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$543  = timer3;
     if (plans[75]) begin
       if (\$319 ) begin
@@ -29167,14 +29932,14 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$544  = \$345 ;
     if (rst) begin
       \$544  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     { \$545 [67:37], \$545 [35:4] } = { error__payload[67:37], error__payload[35:4] };
     \$545 [3:0] = 4'h9;
     \$545 [36] = 1'h1;
@@ -29199,7 +29964,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$546  = drain;
     casez (clear_state_state)
       2'h0:
@@ -29212,7 +29977,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$547  = clear_state_state;
     casez (clear_state_state)
       2'h0:
@@ -29238,7 +30003,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$548  = clear__payload;
     casez (clear_state_state)
       2'h0:
@@ -29274,7 +30039,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     clear__valid = 1'h0;
     casez (clear_state_state)
       2'h0:
@@ -29286,7 +30051,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     cleared = 4'h0;
     casez (clear_state_state)
       2'h0:
@@ -29441,10 +30206,10 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   assign status[0] = plans[0];
 endmodule
 
-module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, r__valid, o__ready, \o__ready$50 , aw__payload, w__payload, ar__payload, \port$8588$0 , \port$8590$0 , busy
+module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, r__valid, o__ready, \o__ready$50 , aw__payload, w__payload, ar__payload, \port$8890$0 , \port$8892$0 , busy
 , error__valid, error__payload, b__valid, b__payload, r__payload, bytes, stall, remote__valid, remote__payload, compute__valid, compute__payload, read__payload, commit__payload, plans, table__payload, aw__valid);
-  reg \$auto$verilog_backend.cc:2355:dump_module$48 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$48 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$50 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$50 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$11 ;
@@ -29871,11 +30636,11 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
   (* init = 4'h0 *)
-  output [3:0] \port$8588$0 ;
-  wire [3:0] \port$8588$0 ;
+  output [3:0] \port$8890$0 ;
+  wire [3:0] \port$8890$0 ;
   (* init = 5'h00 *)
-  output [4:0] \port$8590$0 ;
-  wire [4:0] \port$8590$0 ;
+  output [4:0] \port$8892$0 ;
+  wire [4:0] \port$8892$0 ;
   output [70:0] r__payload;
   wire [70:0] r__payload;
   wire [70:0] \r__payload$25 ;
@@ -30167,7 +30932,7 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
     .w__valid(w__valid)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     cause = 4'h7;
     if (\o__payload$73 [206]) begin
     end else if (\o__payload$73 [0]) begin
@@ -30178,7 +30943,7 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     refused = 1'h0;
     if (\o__payload$73 [206]) begin
       refused = 1'h1;
@@ -30191,7 +30956,7 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     remote = 1'h0;
     if (\o__payload$73 [206]) begin
     end else if (\o__payload$73 [0]) begin
@@ -30203,7 +30968,7 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     \local  = 1'h0;
     if (\o__payload$73 [206]) begin
     end else if (\o__payload$73 [0]) begin
@@ -30217,14 +30982,14 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     \$80  = \$69 ;
     if (rst) begin
       \$80  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     \$82 [3:0] = \$77 ;
     \$82 [4] = \$79 ;
     if (rst) begin
@@ -30232,14 +30997,14 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     \$84  = \$60 ;
     if (rst) begin
       \$84  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     \$85 [3:0] = cause;
     \$85 [35:4] = \o__payload$73 [96:65];
     \$85 [67:36] = tile;
@@ -30285,8 +31050,8 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign policy = 2'h0;
   assign routed__valid = taken;
   assign events = { stall, \$83 , bytes, \$81  };
-  assign \port$8588$0  = \$81 ;
-  assign \port$8590$0  = \$83 ;
+  assign \port$8890$0  = \$81 ;
+  assign \port$8892$0  = \$83 ;
   assign \aw__payload.id  = aw__payload[3:0];
   assign \aw__payload.addr  = aw__payload[35:4];
   assign \aw__payload.len  = aw__payload[43:36];
@@ -30661,8 +31426,8 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
 endmodule
 
 module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid$6 , advance, \i__payload$8 , o__payload, o__valid, plans, table__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$49 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$49 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$51 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$51 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -33168,7 +33933,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     .write__data(\i__payload$8 [136:59])
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     last = 3'h0;
     if (\i__payload$8 [32]) begin
       last = 3'h0;
@@ -33196,7 +33961,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     first = 3'h0;
     if (\i__payload$8 [39]) begin
       first = 3'h7;
@@ -33224,7 +33989,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     chosen = 4'h0;
     if (inside_2[15]) begin
       chosen = 4'hf;
@@ -33276,7 +34041,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$781  = full;
     if (advance) begin
       \$781  = { full[5:0], \i__valid$6  };
@@ -33286,7 +34051,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$782  = register;
     if (advance) begin
       \$782  = \i__payload$8 [31:3];
@@ -33296,7 +34061,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$783  = \register$163 ;
     if (advance) begin
       \$783  = \$37 ;
@@ -33306,7 +34071,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$784  = \register$164 ;
     if (advance) begin
       \$784  = \i__payload$8 [55:40];
@@ -33316,7 +34081,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$785  = \register$165 ;
     if (advance) begin
       \$785  = \i__payload$8 [58:56];
@@ -33326,7 +34091,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$786  = \register$166 ;
     if (advance) begin
       \$786  = first;
@@ -33336,7 +34101,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$787  = \register$167 ;
     if (advance) begin
       \$787  = last;
@@ -33346,7 +34111,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$788  = enable_0;
     if (\$45 ) begin
       \$788  = table__payload[23];
@@ -33356,7 +34121,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$789  = base_0;
     if (\$53 ) begin
       \$789  = table__payload[54:23];
@@ -33366,7 +34131,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$790  = limit_0;
     if (\$61 ) begin
       \$790  = table__payload[54:23];
@@ -33376,7 +34141,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$791  = inside_2;
     if (advance) begin
       \$791 [0] = \$70 ;
@@ -33401,7 +34166,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$792  = touches_2;
     if (advance) begin
       \$792 [0] = \$79 ;
@@ -33426,7 +34191,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$793  = enable_1;
     if (\$87 ) begin
       \$793  = table__payload[23];
@@ -33436,7 +34201,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$794  = base_1;
     if (\$95 ) begin
       \$794  = table__payload[54:23];
@@ -33446,7 +34211,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$795  = limit_1;
     if (\$103 ) begin
       \$795  = table__payload[54:23];
@@ -33456,7 +34221,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$796  = enable_2;
     if (\$129 ) begin
       \$796  = table__payload[23];
@@ -33466,7 +34231,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$797  = base_2;
     if (\$137 ) begin
       \$797  = table__payload[54:23];
@@ -33476,7 +34241,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$798  = limit_2;
     if (\$145 ) begin
       \$798  = table__payload[54:23];
@@ -33486,7 +34251,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$799  = enable_3;
     if (\$171 ) begin
       \$799  = table__payload[23];
@@ -33496,7 +34261,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$800  = base_3;
     if (\$179 ) begin
       \$800  = table__payload[54:23];
@@ -33506,7 +34271,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$801  = limit_3;
     if (\$187 ) begin
       \$801  = table__payload[54:23];
@@ -33516,7 +34281,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$802  = enable_4;
     if (\$213 ) begin
       \$802  = table__payload[23];
@@ -33526,7 +34291,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$803  = base_4;
     if (\$221 ) begin
       \$803  = table__payload[54:23];
@@ -33536,7 +34301,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$804  = limit_4;
     if (\$229 ) begin
       \$804  = table__payload[54:23];
@@ -33546,7 +34311,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$805  = enable_5;
     if (\$255 ) begin
       \$805  = table__payload[23];
@@ -33556,7 +34321,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$806  = base_5;
     if (\$263 ) begin
       \$806  = table__payload[54:23];
@@ -33566,7 +34331,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$807  = limit_5;
     if (\$271 ) begin
       \$807  = table__payload[54:23];
@@ -33576,7 +34341,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$808  = enable_6;
     if (\$297 ) begin
       \$808  = table__payload[23];
@@ -33586,7 +34351,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$809  = base_6;
     if (\$305 ) begin
       \$809  = table__payload[54:23];
@@ -33596,7 +34361,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$810  = limit_6;
     if (\$313 ) begin
       \$810  = table__payload[54:23];
@@ -33606,7 +34371,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$811  = enable_7;
     if (\$339 ) begin
       \$811  = table__payload[23];
@@ -33616,7 +34381,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$812  = base_7;
     if (\$347 ) begin
       \$812  = table__payload[54:23];
@@ -33626,7 +34391,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$813  = limit_7;
     if (\$355 ) begin
       \$813  = table__payload[54:23];
@@ -33636,7 +34401,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$814  = enable_8;
     if (\$381 ) begin
       \$814  = table__payload[23];
@@ -33646,7 +34411,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$815  = base_8;
     if (\$389 ) begin
       \$815  = table__payload[54:23];
@@ -33656,7 +34421,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$816  = limit_8;
     if (\$397 ) begin
       \$816  = table__payload[54:23];
@@ -33666,7 +34431,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$817  = enable_9;
     if (\$423 ) begin
       \$817  = table__payload[23];
@@ -33676,7 +34441,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$818  = base_9;
     if (\$431 ) begin
       \$818  = table__payload[54:23];
@@ -33686,7 +34451,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$819  = limit_9;
     if (\$439 ) begin
       \$819  = table__payload[54:23];
@@ -33696,7 +34461,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$820  = enable_10;
     if (\$465 ) begin
       \$820  = table__payload[23];
@@ -33706,7 +34471,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$821  = base_10;
     if (\$473 ) begin
       \$821  = table__payload[54:23];
@@ -33716,7 +34481,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$822  = limit_10;
     if (\$481 ) begin
       \$822  = table__payload[54:23];
@@ -33726,7 +34491,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$823  = enable_11;
     if (\$507 ) begin
       \$823  = table__payload[23];
@@ -33736,7 +34501,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$824  = base_11;
     if (\$515 ) begin
       \$824  = table__payload[54:23];
@@ -33746,7 +34511,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$825  = limit_11;
     if (\$523 ) begin
       \$825  = table__payload[54:23];
@@ -33756,7 +34521,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$826  = enable_12;
     if (\$549 ) begin
       \$826  = table__payload[23];
@@ -33766,7 +34531,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$827  = base_12;
     if (\$557 ) begin
       \$827  = table__payload[54:23];
@@ -33776,7 +34541,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$828  = limit_12;
     if (\$565 ) begin
       \$828  = table__payload[54:23];
@@ -33786,7 +34551,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$829  = enable_13;
     if (\$591 ) begin
       \$829  = table__payload[23];
@@ -33796,7 +34561,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$830  = base_13;
     if (\$599 ) begin
       \$830  = table__payload[54:23];
@@ -33806,7 +34571,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$831  = limit_13;
     if (\$607 ) begin
       \$831  = table__payload[54:23];
@@ -33816,7 +34581,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$832  = enable_14;
     if (\$633 ) begin
       \$832  = table__payload[23];
@@ -33826,7 +34591,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$833  = base_14;
     if (\$641 ) begin
       \$833  = table__payload[54:23];
@@ -33836,7 +34601,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$834  = limit_14;
     if (\$649 ) begin
       \$834  = table__payload[54:23];
@@ -33846,7 +34611,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$835  = enable_15;
     if (\$675 ) begin
       \$835  = table__payload[23];
@@ -33856,7 +34621,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$836  = base_15;
     if (\$683 ) begin
       \$836  = table__payload[54:23];
@@ -33866,7 +34631,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$837  = limit_15;
     if (\$691 ) begin
       \$837  = table__payload[54:23];
@@ -33876,7 +34641,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$838  = \register$185 ;
     if (advance) begin
       \$838  = \$710 ;
@@ -33886,7 +34651,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$839  = \register$186 ;
     if (advance) begin
       \$839  = \$714 ;
@@ -33896,7 +34661,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$840  = \register$187 ;
     if (advance) begin
       \$840  = register;
@@ -33906,7 +34671,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$841  = \register$188 ;
     if (advance) begin
       \$841  = \register$187 ;
@@ -33916,7 +34681,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$842  = \register$189 ;
     if (advance) begin
       \$842  = \register$166 ;
@@ -33926,7 +34691,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$843  = \register$190 ;
     if (advance) begin
       \$843  = \register$189 ;
@@ -33936,7 +34701,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$844  = \register$191 ;
     if (advance) begin
       \$844  = \register$164 ;
@@ -33946,7 +34711,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$845  = \register$192 ;
     if (advance) begin
       \$845  = \register$191 ;
@@ -33956,7 +34721,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$846  = \register$193 ;
     if (advance) begin
       \$846  = \register$165 ;
@@ -33966,7 +34731,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$847  = \register$194 ;
     if (advance) begin
       \$847  = \register$193 ;
@@ -33976,7 +34741,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$848  = \register$195 ;
     if (advance) begin
       \$848  = control_3;
@@ -33986,7 +34751,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$849  = \register$196 ;
     if (advance) begin
       \$849  = \read__data$197 ;
@@ -33996,7 +34761,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$850  = \register$198 ;
     if (advance) begin
       \$850  = geometry_3[21:16];
@@ -34006,7 +34771,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$851  = \register$199 ;
     if (advance) begin
       \$851  = geometry_3[13:8];
@@ -34016,7 +34781,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$852  = \register$200 ;
     if (advance) begin
       \$852  = \$717 ;
@@ -34026,7 +34791,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$853  = \register$201 ;
     if (advance) begin
       \$853  = \$718 [31:0];
@@ -34036,7 +34801,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$854  = \register$203 ;
     if (advance) begin
       \$854  = \$720 ;
@@ -34046,7 +34811,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$855  = \register$204 ;
     if (advance) begin
       \$855  = \$723 ;
@@ -34056,7 +34821,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$856  = \register$205 ;
     if (advance) begin
       \$856  = \$724 [28:0];
@@ -34066,7 +34831,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$857  = \register$207 ;
     if (advance) begin
       \$857  = \$725 [15:0];
@@ -34076,7 +34841,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$858  = \register$148 ;
     if (advance) begin
       \$858  = \register$195 ;
@@ -34086,7 +34851,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$859  = \register$155 ;
     if (advance) begin
       \$859  = \register$196 ;
@@ -34096,7 +34861,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$860  = \register$152 ;
     if (advance) begin
       \$860  = \register$199 ;
@@ -34106,7 +34871,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$861  = \register$153 ;
     if (advance) begin
       \$861  = { \$757 , \$756 , \$755 , \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739 , \$738 , \$737 , \$736 , \$735 , \$734 , \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726  };
@@ -34116,7 +34881,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$862  = \register$151 ;
     if (advance) begin
       \$862  = \$758 ;
@@ -34126,7 +34891,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$863  = \register$150 ;
     if (advance) begin
       \$863  = \register$203 ;
@@ -34136,7 +34901,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$864  = \register$209 ;
     if (advance) begin
       \$864  = \register$204 ;
@@ -34146,7 +34911,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$865  = \register$210 ;
     if (advance) begin
       \$865  = \register$192 ;
@@ -34156,7 +34921,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$866  = \register$211 ;
     if (advance) begin
       \$866  = \register$210 ;
@@ -34166,7 +34931,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$867  = \register$212 ;
     if (advance) begin
       \$867  = \register$194 ;
@@ -34176,7 +34941,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$868  = \register$213 ;
     if (advance) begin
       \$868  = \register$212 ;
@@ -34186,7 +34951,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$869  = \register$157 ;
     if (advance) begin
       \$869  = \register$148 ;
@@ -34196,7 +34961,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$870  = \register$214 ;
     if (advance) begin
       \$870  = slot_wide[9:0];
@@ -34206,7 +34971,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$871  = \register$215 ;
     if (advance) begin
       \$871  = \$764 ;
@@ -34216,7 +34981,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$872  = \register$216 ;
     if (advance) begin
       \$872  = \$767 ;
@@ -34226,7 +34991,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$873  = \register$217 ;
     if (advance) begin
       \$873  = \$768 ;
@@ -34236,7 +35001,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$874  = \register$218 ;
     if (advance) begin
       \$874  = \$769 ;
@@ -34246,7 +35011,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$875  = \register$219 ;
     if (advance) begin
       \$875  = \register$163 ;
@@ -34256,7 +35021,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$876  = \register$220 ;
     if (advance) begin
       \$876  = \register$219 ;
@@ -34266,7 +35031,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$877  = \register$221 ;
     if (advance) begin
       \$877  = \register$220 ;
@@ -34276,7 +35041,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$878  = \register$222 ;
     if (advance) begin
       \$878  = \register$221 ;
@@ -34286,7 +35051,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$879  = \register$223 ;
     if (advance) begin
       \$879  = \register$222 ;
@@ -34296,7 +35061,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$880  = \register$224 ;
     if (advance) begin
       \$880  = \register$185 ;
@@ -34306,7 +35071,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$881  = \register$225 ;
     if (advance) begin
       \$881  = \register$224 ;
@@ -34316,7 +35081,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$882  = \register$226 ;
     if (advance) begin
       \$882  = \register$225 ;
@@ -34326,7 +35091,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$883  = \register$227 ;
     if (advance) begin
       \$883  = \register$186 ;
@@ -34336,7 +35101,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$884  = \register$228 ;
     if (advance) begin
       \$884  = \register$227 ;
@@ -34346,7 +35111,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$885  = \register$229 ;
     if (advance) begin
       \$885  = \register$228 ;
@@ -34356,7 +35121,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$886  = \register$230 ;
     if (advance) begin
       \$886  = \register$188 ;
@@ -34366,7 +35131,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$887  = \register$231 ;
     if (advance) begin
       \$887  = \register$230 ;
@@ -34376,7 +35141,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$888  = \register$232 ;
     if (advance) begin
       \$888  = \register$231 ;
@@ -34386,7 +35151,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$889  = \register$233 ;
     if (advance) begin
       \$889  = \register$205 ;
@@ -34396,7 +35161,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$890  = \register$234 ;
     if (advance) begin
       \$890  = \register$233 ;
@@ -34406,7 +35171,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$891  = \register$235 ;
     if (advance) begin
       \$891  = \register$207 ;
@@ -34416,7 +35181,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$892  = \register$236 ;
     if (advance) begin
       \$892  = \register$235 ;
@@ -34426,7 +35191,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$893  = answer;
     if (advance) begin
       \$893 [0] = \register$223 ;
@@ -34639,8 +35404,8 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, \i__valid
 endmodule
 
 module \t3_node_axi.producer.address_map.waiting (rst, i__valid, o__ready, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$50 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$50 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$52 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$52 <= 1'b0;
   wire \$1 ;
   reg [3:0] \$10 ;
   reg [2:0] \$11 ;
@@ -34740,21 +35505,21 @@ module \t3_node_axi.producer.address_map.waiting (rst, i__valid, o__ready, o__pa
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
     \$10  = \$6 [3:0];
     if (rst) begin
       \$10  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
     \$11  = \$4 [2:0];
     if (rst) begin
       \$11  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [2:0];
@@ -34796,10 +35561,10 @@ module \t3_node_axi.producer.address_map.waiting (rst, i__valid, o__ready, o__pa
 endmodule
 
 module \t3_node_axi.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__ready, i__1__ready, o__ready, i__0__payload, i__1__payload, o__valid, o__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$51 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$51 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$53 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$53 <= 1'b0;
   wire \$1 ;
-  wire [2:0] \$10 ;
+  wire \$10 ;
   wire \$11 ;
   wire \$12 ;
   wire \$13 ;
@@ -34812,12 +35577,25 @@ module \t3_node_axi.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__ready
   wire \$2 ;
   wire \$20 ;
   wire \$21 ;
-  wire [16:0] \$22 ;
-  reg \$23 ;
-  reg [164:0] \$24 ;
-  reg \$25 ;
-  reg [15:0] \$26 ;
+  wire \$22 ;
+  wire [2:0] \$23 ;
+  wire \$24 ;
+  wire \$25 ;
+  wire \$26 ;
+  wire \$27 ;
+  wire \$28 ;
+  wire \$29 ;
   wire \$3 ;
+  wire \$30 ;
+  wire \$31 ;
+  wire \$32 ;
+  wire \$33 ;
+  wire \$34 ;
+  wire [16:0] \$35 ;
+  reg \$36 ;
+  reg [164:0] \$37 ;
+  reg \$38 ;
+  reg [15:0] \$39 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
@@ -34830,6 +35608,8 @@ module \t3_node_axi.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__ready
   wire clk;
   reg [1:0] eligible;
   wire forced;
+  wire full;
+  wire held;
   input [164:0] i__0__payload;
   wire [164:0] i__0__payload;
   wire [31:0] \i__0__payload.address ;
@@ -34906,6 +35686,7 @@ module \t3_node_axi.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__ready
   wire o__ready;
   output o__valid;
   reg o__valid = 1'h0;
+  wire [15:0] occupancy;
   wire open_;
   wire [1:0] policy;
   wire preferred;
@@ -34914,41 +35695,45 @@ module \t3_node_axi.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__ready
   wire rst;
   wire [15:0] starvation_limit;
   wire starved;
+  wire [15:0] threshold;
   reg [15:0] waited = 16'h0000;
   assign \$1  = ~ o__valid;
   assign open_ = \$1  | o__ready;
   assign \$3  = waited >= 1'h0;
+  assign \$18  = ~ \$17 ;
   assign i__0__ready = open_ & chosen[0];
   assign i__1__ready = open_ & chosen[1];
-  assign \$11  = | { i__1__valid, i__0__valid };
-  assign \$12  = open_ & chosen[0];
-  assign \$14  = open_ & chosen[1];
-  assign \$17  = ~ \$16 ;
-  assign \$19  = open_ & \$18 ;
-  assign \$20  = \$17  | \$19 ;
-  assign \$21  = waited != 16'hffff;
-  assign \$22  = waited + 1'h1;
+  assign \$24  = | chosen;
+  assign \$25  = open_ & chosen[0];
+  assign \$27  = open_ & chosen[1];
+  assign \$30  = ~ \$29 ;
+  assign \$32  = open_ & \$31 ;
+  assign \$33  = \$30  | \$32 ;
+  assign \$34  = waited != 16'hffff;
+  assign \$35  = waited + 1'h1;
   always @(posedge clk)
-    o__valid <= \$23 ;
+    o__valid <= \$36 ;
   always @(posedge clk)
-    o__payload <= \$24 ;
+    o__payload <= \$37 ;
   always @(posedge clk)
-    last <= \$25 ;
+    last <= \$38 ;
   always @(posedge clk)
-    waited <= \$26 ;
+    waited <= \$39 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     (* full_case = 32'd1 *)
     if (preferred) begin
       eligible = 2'h1;
+    end else if (\$22 ) begin
+      eligible = 2'h0;
     end else if (ranked) begin
-      eligible = \$10 [1:0];
+      eligible = \$23 [1:0];
     end else begin
       eligible = { i__1__valid, i__0__valid };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     chosen = 2'h0;
     (* full_case = 32'd1 *)
     casez (last)
@@ -34973,60 +35758,62 @@ module \t3_node_axi.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__ready
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
-    \$23  = o__valid;
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    \$36  = o__valid;
     if (open_) begin
-      \$23  = \$11 ;
+      \$36  = \$24 ;
     end
     if (rst) begin
-      \$23  = 1'h0;
+      \$36  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
-    \$24  = o__payload;
-    if (\$12 ) begin
-      \$24  = i__0__payload;
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    \$37  = o__payload;
+    if (\$25 ) begin
+      \$37  = i__0__payload;
     end
-    if (\$14 ) begin
-      \$24  = i__1__payload;
+    if (\$27 ) begin
+      \$37  = i__1__payload;
     end
     if (rst) begin
-      \$24  = 165'h000000000000000000000000000000000000000000;
+      \$37  = 165'h000000000000000000000000000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
-    \$25  = last;
-    if (\$12 ) begin
-      if (\$13 ) begin
-        \$25  = 1'h0;
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    \$38  = last;
+    if (\$25 ) begin
+      if (\$26 ) begin
+        \$38  = 1'h0;
       end
     end
-    if (\$14 ) begin
-      if (\$15 ) begin
-        \$25  = 1'h1;
+    if (\$27 ) begin
+      if (\$28 ) begin
+        \$38  = 1'h1;
       end
     end
     if (rst) begin
-      \$25  = 1'h1;
+      \$38  = 1'h1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
-    \$26  = waited;
-    if (\$20 ) begin
-      \$26  = 16'h0000;
-    end else if (\$21 ) begin
-      \$26  = \$22 [15:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    \$39  = waited;
+    if (\$33 ) begin
+      \$39  = 16'h0000;
+    end else if (\$34 ) begin
+      \$39  = \$35 [15:0];
     end
     if (rst) begin
-      \$26  = 16'h0000;
+      \$39  = 16'h0000;
     end
   end
   assign asks = { i__1__valid, i__0__valid };
   assign policy = 2'h0;
   assign starvation_limit = 16'h0000;
+  assign threshold = 16'h0000;
+  assign occupancy = 16'h0000;
   assign \o__payload.op  = o__payload[1:0];
   assign \o__payload.dtype  = o__payload[3:2];
   assign \o__payload.source  = o__payload[5:4];
@@ -35094,18 +35881,32 @@ module \t3_node_axi.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__ready
   assign preferred = 1'h0;
   assign \$8  = 1'h0;
   assign \$9  = 1'h0;
+  assign \$10  = 1'h0;
+  assign \$11  = 1'h1;
+  assign full = 1'h0;
+  assign \$12  = 1'h0;
+  assign \$13  = 1'h0;
+  assign \$14  = 1'h0;
   assign forced = 1'h0;
-  assign \$10 [0] = 1'h0;
-  assign \$10 [2:1] = { 1'h0, i__1__valid };
-  assign \$13  = 1'h1;
-  assign \$15  = 1'h1;
-  assign \$16  = i__1__valid;
-  assign \$18  = chosen[1];
+  assign \$15  = i__1__valid;
+  assign \$16  = 1'h0;
+  assign \$17  = chosen[1];
+  assign \$19  = 1'h0;
+  assign held = 1'h0;
+  assign \$20  = 1'h0;
+  assign \$21  = 1'h1;
+  assign \$22  = 1'h0;
+  assign \$23 [0] = 1'h0;
+  assign \$23 [2:1] = { 1'h0, i__1__valid };
+  assign \$26  = 1'h1;
+  assign \$28  = 1'h1;
+  assign \$29  = i__1__valid;
+  assign \$31  = chosen[1];
 endmodule
 
 module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__valid, o__ready, i__payload, o__valid, o__payload, accepted__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$52 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$52 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$54 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$54 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$11 ;
@@ -35257,7 +36058,7 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
   always @(posedge clk)
     accepted__payload <= \$34 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     joins = \$6 ;
     if (\$12 ) begin
       joins = 1'h0;
@@ -35282,7 +36083,7 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     position = 4'h0;
     if (i__ready) begin
       if (joins) begin
@@ -35291,7 +36092,7 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$27  = ends;
     if (flush) begin
       \$27  = 1'h1;
@@ -35304,7 +36105,7 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$28  = held;
     if (i__ready) begin
       \$28  = i__payload;
@@ -35314,7 +36115,7 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$29  = held_valid;
     if (i__ready) begin
       \$29  = i__valid;
@@ -35324,7 +36125,7 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$30  = number;
     if (i__ready) begin
       \$30  = position;
@@ -35334,7 +36135,7 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$31  = next_beat;
     if (i__ready) begin
       \$31  = \$23 [28:0];
@@ -35344,7 +36145,7 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$32  = o__valid;
     if (\$25 ) begin
       \$32  = moves;
@@ -35354,7 +36155,7 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$33  = o__payload;
     if (\$25 ) begin
       \$33 [133:0] = held[133:0];
@@ -35365,7 +36166,7 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$34  = accepted__payload;
     if (\$25 ) begin
       \$34  = held[138:136];
@@ -35417,8 +36218,8 @@ module \t3_node_axi.producer.packets (rst, i__valid, flush, i__ready, accepted__
 endmodule
 
 module \t3_node_axi.producer.reads (r__ready, clk, rst, read__valid, ar__ready, request__valid, r__valid, request__ready, i__payload, request__payload, r__payload, bytes, stall, read__payload, ar__valid);
-  reg \$auto$verilog_backend.cc:2355:dump_module$53 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$53 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$55 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$55 <= 1'b0;
   wire \$1 ;
   wire [32:0] \$10 ;
   wire [32:0] \$11 ;
@@ -35656,7 +36457,7 @@ module \t3_node_axi.producer.reads (r__ready, clk, rst, read__valid, ar__ready, 
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$36  = later;
     if (asked) begin
       \$36  = \$25 ;
@@ -35666,7 +36467,7 @@ module \t3_node_axi.producer.reads (r__ready, clk, rst, read__valid, ar__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$37  = number;
     if (asked) begin
       \$37  = \$27 [7:0];
@@ -35676,21 +36477,21 @@ module \t3_node_axi.producer.reads (r__ready, clk, rst, read__valid, ar__ready, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$38  = \$29 [5:0];
     if (rst) begin
       \$38  = 6'h20;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$39  = \$33 [3:0];
     if (rst) begin
       \$39  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$40  = \$35 ;
     if (rst) begin
       \$40  = 1'h0;
@@ -35776,8 +36577,8 @@ module \t3_node_axi.producer.reads (r__ready, clk, rst, read__valid, ar__ready, 
 endmodule
 
 module \t3_node_axi.producer.reads.answers (rst, i__valid, o__ready, i__ready, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$54 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$54 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$56 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$56 <= 1'b0;
   wire \$1 ;
   reg [5:0] \$10 ;
   reg [4:0] \$11 ;
@@ -35862,21 +36663,21 @@ module \t3_node_axi.producer.reads.answers (rst, i__valid, o__ready, i__ready, o
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
     \$10  = \$6 [5:0];
     if (rst) begin
       \$10  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
     \$11  = \$4 [4:0];
     if (rst) begin
       \$11  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [4:0];
@@ -35902,8 +36703,8 @@ module \t3_node_axi.producer.reads.answers (rst, i__valid, o__ready, i__ready, o
 endmodule
 
 module \t3_node_axi.producer.reads.beats (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$55 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$55 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$57 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$57 <= 1'b0;
   wire \$1 ;
   reg [5:0] \$10 ;
   reg [4:0] \$11 ;
@@ -35992,21 +36793,21 @@ module \t3_node_axi.producer.reads.beats (rst, i__valid, o__ready, o__valid, o__
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$10  = \$6 [5:0];
     if (rst) begin
       \$10  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$11  = \$4 [4:0];
     if (rst) begin
       \$11  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [4:0];
@@ -36036,8 +36837,8 @@ module \t3_node_axi.producer.reads.beats (rst, i__valid, o__ready, o__valid, o__
 endmodule
 
 module \t3_node_axi.producer.reads.bursts (rst, i__valid, o__ready, i__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$56 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$56 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$58 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$58 <= 1'b0;
   wire \$1 ;
   reg [1:0] \$10 ;
   reg \$11 ;
@@ -36137,21 +36938,21 @@ module \t3_node_axi.producer.reads.bursts (rst, i__valid, o__ready, i__ready, o_
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$10  = \$6 [1:0];
     if (rst) begin
       \$10  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$11  = \$4 [0];
     if (rst) begin
       \$11  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [0];
@@ -36195,8 +36996,8 @@ module \t3_node_axi.producer.reads.bursts (rst, i__valid, o__ready, i__ready, o_
 endmodule
 
 module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid, routed__valid, aw__ready, beat__valid, w__ready, beat__ready, accepted__valid, aw__payload, w__payload, routed__payload, beat__payload, b__valid, b__payload, accepted__payload, commit__payload, aw__valid);
-  reg \$auto$verilog_backend.cc:2355:dump_module$57 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$57 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$59 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$59 <= 1'b0;
   wire \$1 ;
   wire [8:0] \$10 ;
   wire \$100 ;
@@ -37024,7 +37825,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
@@ -37046,7 +37847,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
@@ -37068,7 +37869,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
@@ -37090,28 +37891,28 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$276  = \$33 [2:0];
     if (rst) begin
       \$276  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$277  = \$34 [2:0];
     if (rst) begin
       \$277  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$278  = \$36 [3:0];
     if (rst) begin
       \$278  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$279  = later;
     if (taken) begin
       \$279  = \$44 ;
@@ -37121,7 +37922,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$280  = number;
     if (taken) begin
       \$280  = \$46 [7:0];
@@ -37131,14 +37932,14 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$281  = \$58 [8:0];
     if (rst) begin
       \$281  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$282  = complete_0;
     if (\$61 ) begin
       \$282  = 1'h1;
@@ -37151,7 +37952,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$283  = error_0;
     if (\$70 ) begin
       \$283  = 1'h1;
@@ -37164,7 +37965,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$284  = id_0;
     if (\$74 ) begin
       \$284  = aw__payload[3:0];
@@ -37174,14 +37975,14 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$285  = \$86 [8:0];
     if (rst) begin
       \$285  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$286  = complete_1;
     if (\$89 ) begin
       \$286  = 1'h1;
@@ -37194,7 +37995,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$287  = error_1;
     if (\$98 ) begin
       \$287  = 1'h1;
@@ -37207,7 +38008,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$288  = id_1;
     if (\$102 ) begin
       \$288  = aw__payload[3:0];
@@ -37217,14 +38018,14 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$289  = \$114 [8:0];
     if (rst) begin
       \$289  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$290  = complete_2;
     if (\$117 ) begin
       \$290  = 1'h1;
@@ -37237,7 +38038,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$291  = error_2;
     if (\$126 ) begin
       \$291  = 1'h1;
@@ -37250,7 +38051,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$292  = id_2;
     if (\$130 ) begin
       \$292  = aw__payload[3:0];
@@ -37260,14 +38061,14 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$293  = \$142 [8:0];
     if (rst) begin
       \$293  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$294  = complete_3;
     if (\$145 ) begin
       \$294  = 1'h1;
@@ -37280,7 +38081,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$295  = error_3;
     if (\$154 ) begin
       \$295  = 1'h1;
@@ -37293,7 +38094,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$296  = id_3;
     if (\$158 ) begin
       \$296  = aw__payload[3:0];
@@ -37303,14 +38104,14 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$297  = \$170 [8:0];
     if (rst) begin
       \$297  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$298  = complete_4;
     if (\$173 ) begin
       \$298  = 1'h1;
@@ -37323,7 +38124,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$299  = error_4;
     if (\$182 ) begin
       \$299  = 1'h1;
@@ -37336,7 +38137,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$300  = id_4;
     if (\$186 ) begin
       \$300  = aw__payload[3:0];
@@ -37346,14 +38147,14 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$301  = \$198 [8:0];
     if (rst) begin
       \$301  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$302  = complete_5;
     if (\$201 ) begin
       \$302  = 1'h1;
@@ -37366,7 +38167,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$303  = error_5;
     if (\$210 ) begin
       \$303  = 1'h1;
@@ -37379,7 +38180,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$304  = id_5;
     if (\$214 ) begin
       \$304  = aw__payload[3:0];
@@ -37389,14 +38190,14 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$305  = \$226 [8:0];
     if (rst) begin
       \$305  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$306  = complete_6;
     if (\$229 ) begin
       \$306  = 1'h1;
@@ -37409,7 +38210,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$307  = error_6;
     if (\$238 ) begin
       \$307  = 1'h1;
@@ -37422,7 +38223,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$308  = id_6;
     if (\$242 ) begin
       \$308  = aw__payload[3:0];
@@ -37432,14 +38233,14 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$309  = \$254 [8:0];
     if (rst) begin
       \$309  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$310  = complete_7;
     if (\$257 ) begin
       \$310  = 1'h1;
@@ -37452,7 +38253,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$311  = error_7;
     if (\$266 ) begin
       \$311  = 1'h1;
@@ -37465,7 +38266,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$312  = id_7;
     if (\$270 ) begin
       \$312  = aw__payload[3:0];
@@ -37475,7 +38276,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$313  = b__valid;
     if (\$272 ) begin
       \$313  = ended;
@@ -37485,7 +38286,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$314  = b__payload;
     if (\$272 ) begin
       \$314 [3:0] = \$273 ;
@@ -37565,8 +38366,8 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
 endmodule
 
 module \t3_node_axi.producer.writes.bursts (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$58 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$58 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$60 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$60 <= 1'b0;
   wire \$1 ;
   reg [3:0] \$10 ;
   reg [2:0] \$11 ;
@@ -37675,21 +38476,21 @@ module \t3_node_axi.producer.writes.bursts (rst, i__valid, o__ready, o__valid, o
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
     \$10  = \$6 [3:0];
     if (rst) begin
       \$10  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
     \$11  = \$4 [2:0];
     if (rst) begin
       \$11  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [2:0];
@@ -37739,75 +38540,115 @@ module \t3_node_axi.producer.writes.bursts (rst, i__valid, o__ready, o__valid, o
 endmodule
 
 module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__valid, r__ready, clk, rst, error__0__valid, error__1__valid, error__2__valid, error__3__valid, error__4__valid, error__5__valid, first_read__valid, aw__ready, w__ready, b__payload, clear_count, w__payload, events
-, levels, error__0__payload, error__2__payload, error__3__payload, state_done, state, plan_done, error__4__payload, status, interrupt, first_read__payload, holding, holding_plan, error__1__payload, error__5__payload, b__valid, ar__ready, state_start, r__valid, policy, hold
-, starvation_limit, memory_latency, link_latency, link_interval, hold_timeout, irq, state_index, r__payload, table__valid, table__payload, cycle, aw__payload);
-  reg \$auto$verilog_backend.cc:2355:dump_module$59 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$59 <= 1'b0;
+, levels, error__0__payload, error__2__payload, error__3__payload, state_done, state, plan_done, error__4__payload, status, interrupt, first_read__payload, holding, holding_plan, error__1__payload, error__5__payload, intensity, b__valid, ar__ready, state_start, r__valid, policy
+, hold, starvation_limit, memory_latency, link_latency, link_interval, link_fraction, hold_timeout, link_header_interval, link_header_fraction, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, irq, state_index, r__payload
+, table__valid, table__payload, cycle, aw__payload);
+  reg \$auto$verilog_backend.cc:2355:dump_module$61 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$61 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
-  reg \$100 ;
-  reg \$101 ;
-  reg \$102 ;
-  reg \$103 ;
-  reg \$104 ;
-  reg \$105 ;
-  reg \$106 ;
-  reg \$107 ;
-  reg \$108 ;
-  reg \$109 ;
+  wire \$100 ;
+  wire \$101 ;
+  wire [7:0] \$102 ;
+  wire \$103 ;
+  wire \$104 ;
+  wire \$105 ;
+  wire \$106 ;
+  wire \$107 ;
+  wire [1:0] \$108 ;
+  wire [31:0] \$109 ;
   wire \$11 ;
-  reg \$110 ;
-  reg \$111 ;
-  reg \$112 ;
+  wire \$110 ;
+  reg [22:0] \$111 ;
+  reg [22:0] \$112  = 23'h000000;
   reg \$113 ;
-  reg \$114 ;
-  reg [2:0] \$115 ;
-  reg \$116 ;
-  reg [31:0] \$117 ;
-  reg [1:0] \$118 ;
+  reg [19:0] \$114 ;
+  reg \$115 ;
+  reg [31:0] \$116 ;
+  reg [3:0] \$117 ;
+  reg \$118 ;
   reg \$119 ;
   wire \$12 ;
-  reg [15:0] \$120 ;
-  reg [15:0] \$121 ;
-  reg [15:0] \$122 ;
-  reg [15:0] \$123 ;
-  reg [31:0] \$124 ;
-  reg [7:0] \$125 ;
+  reg \$120 ;
+  reg \$121 ;
+  reg \$122 ;
+  reg \$123 ;
+  reg \$124 ;
+  reg \$125 ;
   reg \$126 ;
   reg \$127 ;
-  reg [15:0] \$128 ;
-  reg [7:0] \$129 ;
+  reg \$128 ;
+  reg \$129 ;
   wire \$13 ;
   reg \$130 ;
   reg \$131 ;
   reg \$132 ;
-  reg [31:0] \$133 ;
+  reg \$133 ;
   reg \$134 ;
   reg \$135 ;
   reg \$136 ;
   reg \$137 ;
-  reg [19:0] \$138 ;
-  reg [2:0] \$139 ;
+  reg \$138 ;
+  reg \$139 ;
   wire \$14 ;
-  reg [9:0] \$140 ;
-  reg [33:0] \$141 ;
+  reg \$140 ;
+  reg \$141 ;
+  reg [2:0] \$142 ;
+  reg \$143 ;
+  reg [31:0] \$144 ;
+  reg [1:0] \$145 ;
+  reg \$146 ;
+  reg [15:0] \$147 ;
+  reg [15:0] \$148 ;
+  reg [15:0] \$149 ;
   wire \$15 ;
+  reg [15:0] \$150 ;
+  reg [15:0] \$151 ;
+  reg [31:0] \$152 ;
+  reg [15:0] \$153 ;
+  reg [15:0] \$154 ;
+  reg [7:0] \$155 ;
+  reg \$156 ;
+  reg \$157 ;
+  reg [15:0] \$158 ;
+  reg [15:0] \$159 ;
   wire \$16 ;
+  reg \$160 ;
+  reg [8:0] \$161 ;
+  reg [8:0] \$162 ;
+  reg [8:0] \$163 ;
+  reg [15:0] \$164 ;
+  reg [15:0] \$165 ;
+  reg [15:0] \$166 ;
+  reg [15:0] \$167 ;
+  reg [7:0] \$168 ;
+  reg \$169 ;
   wire \$17 ;
+  reg \$170 ;
+  reg \$171 ;
+  reg [31:0] \$172 ;
+  reg \$173 ;
+  reg \$174 ;
+  reg \$175 ;
+  reg \$176 ;
+  reg [19:0] \$177 ;
+  reg [2:0] \$178 ;
+  reg [9:0] \$179 ;
   wire \$18 ;
+  reg [33:0] \$180 ;
   wire \$19 ;
   wire \$2 ;
   wire \$20 ;
   wire \$21 ;
   wire \$22 ;
   wire \$23 ;
-  wire [6:0] \$235 ;
   wire \$24 ;
   wire \$25 ;
   wire \$26 ;
   wire \$27 ;
   wire \$28 ;
   wire \$29 ;
+  wire [6:0] \$292 ;
   wire \$3 ;
   wire \$30 ;
   wire \$31 ;
@@ -37851,11 +38692,11 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire \$66 ;
   wire \$67 ;
   wire \$68 ;
-  wire [7:0] \$69 ;
+  wire \$69 ;
   wire \$7 ;
-  wire [7:0] \$70 ;
-  wire [7:0] \$71 ;
-  wire [7:0] \$72 ;
+  wire \$70 ;
+  wire \$71 ;
+  wire \$72 ;
   wire \$73 ;
   wire \$74 ;
   wire \$75 ;
@@ -37868,26 +38709,26 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire \$81 ;
   wire \$82 ;
   wire \$83 ;
-  wire [7:0] \$84 ;
+  wire \$84 ;
   wire \$85 ;
   wire \$86 ;
-  wire \$87 ;
-  wire \$88 ;
-  wire \$89 ;
+  wire [7:0] \$87 ;
+  wire [7:0] \$88 ;
+  wire [7:0] \$89 ;
   wire \$9 ;
-  wire [1:0] \$90 ;
-  wire [31:0] \$91 ;
+  wire [7:0] \$90 ;
+  wire \$91 ;
   wire \$92 ;
-  reg [22:0] \$93 ;
-  reg [22:0] \$94  = 23'h000000;
-  reg \$95 ;
-  reg [19:0] \$96 ;
-  reg \$97 ;
-  reg [31:0] \$98 ;
-  reg [3:0] \$99 ;
+  wire \$93 ;
+  wire \$94 ;
+  wire \$95 ;
+  wire \$96 ;
+  wire \$97 ;
+  wire \$98 ;
+  wire \$99 ;
   reg act;
   reg [19:0] address = 20'h00000;
-  reg [19:0] \address$88  = 20'h00000;
+  reg [19:0] \address$112  = 20'h00000;
   input [19:0] ar__payload;
   wire [19:0] ar__payload;
   wire [19:0] \ar__payload.addr ;
@@ -37901,8 +38742,17 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   reg at_hold_timeout = 1'h0;
   reg at_irq_enable = 1'h0;
   reg at_irq_status = 1'h0;
+  reg at_link_header_interval = 1'h0;
   reg at_link_interval = 1'h0;
   reg at_link_latency = 1'h0;
+  reg at_mca_boundary_0 = 1'h0;
+  reg at_mca_boundary_1 = 1'h0;
+  reg at_mca_boundary_2 = 1'h0;
+  reg at_mca_control = 1'h0;
+  reg at_mca_threshold_0 = 1'h0;
+  reg at_mca_threshold_1 = 1'h0;
+  reg at_mca_threshold_2 = 1'h0;
+  reg at_mca_threshold_3 = 1'h0;
   reg at_memory_latency = 1'h0;
   reg at_scratch = 1'h0;
   reg at_starvation_limit = 1'h0;
@@ -37921,6 +38771,12 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire b__ready;
   output b__valid;
   reg b__valid;
+  output [8:0] boundaries__0;
+  reg [8:0] boundaries__0 = 9'h080;
+  output [8:0] boundaries__1;
+  reg [8:0] boundaries__1 = 9'h040;
+  output [8:0] boundaries__2;
+  reg [8:0] boundaries__2 = 9'h020;
   reg [13:0] clear;
   output clear_count;
   wire clear_count;
@@ -38074,21 +38930,38 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire error__5__valid;
   wire \error__5__valid$23 ;
   wire [2:0] errors;
-  input [37:0] events;
-  wire [37:0] events;
-  wire [37:0] \events$31 ;
+  input [54:0] events;
+  wire [54:0] events;
+  wire [54:0] \events$31 ;
   wire \events$31.commands_fired ;
   wire \events$31.commits ;
+  wire \events$31.communication_holds ;
+  wire \events$31.communication_issues ;
   wire \events$31.communication_queue_stall ;
+  wire \events$31.compute_issues ;
   wire \events$31.compute_queue_stall ;
   wire \events$31.dma_packets ;
   wire [3:0] \events$31.dma_read_bytes ;
   wire \events$31.dma_stall ;
+  wire \events$31.dram_activates ;
+  wire \events$31.dram_precharges ;
+  wire \events$31.dram_reads ;
+  wire \events$31.dram_refreshes ;
+  wire \events$31.dram_updates ;
+  wire \events$31.dram_writes ;
   wire \events$31.forced_accesses ;
   wire [3:0] \events$31.incoming_store_bytes ;
   wire [3:0] \events$31.incoming_update_bytes ;
   wire \events$31.link_stall ;
   wire \events$31.memory_busy ;
+  wire \events$31.occupancy_0 ;
+  wire \events$31.occupancy_10_14 ;
+  wire \events$31.occupancy_15_19 ;
+  wire \events$31.occupancy_1_4 ;
+  wire \events$31.occupancy_20_29 ;
+  wire \events$31.occupancy_30_39 ;
+  wire \events$31.occupancy_40 ;
+  wire \events$31.occupancy_5_9 ;
   wire [3:0] \events$31.producer_read_bytes ;
   wire \events$31.producer_read_stall ;
   wire [3:0] \events$31.producer_write_bytes ;
@@ -38099,16 +38972,33 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire \events$31.tx_words ;
   wire \events.commands_fired ;
   wire \events.commits ;
+  wire \events.communication_holds ;
+  wire \events.communication_issues ;
   wire \events.communication_queue_stall ;
+  wire \events.compute_issues ;
   wire \events.compute_queue_stall ;
   wire \events.dma_packets ;
   wire [3:0] \events.dma_read_bytes ;
   wire \events.dma_stall ;
+  wire \events.dram_activates ;
+  wire \events.dram_precharges ;
+  wire \events.dram_reads ;
+  wire \events.dram_refreshes ;
+  wire \events.dram_updates ;
+  wire \events.dram_writes ;
   wire \events.forced_accesses ;
   wire [3:0] \events.incoming_store_bytes ;
   wire [3:0] \events.incoming_update_bytes ;
   wire \events.link_stall ;
   wire \events.memory_busy ;
+  wire \events.occupancy_0 ;
+  wire \events.occupancy_10_14 ;
+  wire \events.occupancy_15_19 ;
+  wire \events.occupancy_1_4 ;
+  wire \events.occupancy_20_29 ;
+  wire \events.occupancy_30_39 ;
+  wire \events.occupancy_40 ;
+  wire \events.occupancy_5_9 ;
   wire [3:0] \events.producer_read_bytes ;
   wire \events.producer_read_stall ;
   wire [3:0] \events.producer_write_bytes ;
@@ -38135,6 +39025,10 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire first_read__valid;
   wire \first_read__valid$39 ;
   wire first_valid;
+  output fixed;
+  reg fixed = 1'h0;
+  output [15:0] fixed_threshold;
+  reg [15:0] fixed_threshold = 16'h0000;
   reg have_address = 1'h0;
   reg have_word = 1'h0;
   reg high_half = 1'h0;
@@ -38156,7 +39050,14 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire i__ready;
   reg i__valid;
   reg in_table = 1'h0;
-  reg [4:0] index;
+  reg [5:0] index;
+  input [28:0] intensity;
+  wire [28:0] intensity;
+  wire \intensity.complete ;
+  wire [8:0] \intensity.intensity ;
+  wire [1:0] \intensity.level ;
+  wire \intensity.measuring ;
+  wire [15:0] \intensity.threshold ;
   input interrupt;
   wire interrupt;
   output irq;
@@ -38181,14 +39082,44 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire [10:0] \levels.overflow_occupancy ;
   wire [8:0] \levels.tracker_high_water ;
   wire [8:0] \levels.tracker_occupancy ;
+  output [15:0] link_fraction;
+  reg [15:0] link_fraction = 16'h0000;
+  output [15:0] link_header_fraction;
+  reg [15:0] link_header_fraction = 16'h0000;
+  output [15:0] link_header_interval;
+  reg [15:0] link_header_interval = 16'h0000;
+  (* init = 16'h0000 *)
+  wire [15:0] link_header_interval_cycles;
+  (* init = 16'h0000 *)
+  wire [15:0] link_header_interval_fraction;
   output [15:0] link_interval;
   reg [15:0] link_interval = 16'h0000;
   (* init = 16'h0000 *)
   wire [15:0] link_interval_cycles;
+  (* init = 16'h0000 *)
+  wire [15:0] link_interval_fraction;
   output [15:0] link_latency;
   reg [15:0] link_latency = 16'h0000;
   (* init = 16'h0000 *)
   wire [15:0] link_latency_cycles;
+  (* init = 9'h080 *)
+  wire [8:0] mca_boundary_0_intensity;
+  (* init = 9'h040 *)
+  wire [8:0] mca_boundary_1_intensity;
+  (* init = 9'h020 *)
+  wire [8:0] mca_boundary_2_intensity;
+  (* init = 1'h0 *)
+  wire mca_control_fixed;
+  (* init = 16'h0000 *)
+  wire [15:0] mca_control_threshold;
+  (* init = 16'h0005 *)
+  wire [15:0] mca_threshold_0_accesses;
+  (* init = 16'h000a *)
+  wire [15:0] mca_threshold_1_accesses;
+  (* init = 16'h001e *)
+  wire [15:0] mca_threshold_2_accesses;
+  (* init = 16'h0000 *)
+  wire [15:0] mca_threshold_3_accesses;
   output [15:0] memory_latency;
   reg [15:0] memory_latency = 16'h0000;
   (* init = 16'h0000 *)
@@ -38208,7 +39139,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   reg [2:0] read_state = 3'h0;
   wire ready;
   reg refused = 1'h0;
-  wire \refused$105 ;
+  wire \refused$138 ;
   wire [2:0] reported;
   input rst;
   wire rst;
@@ -38228,7 +39159,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   reg state_start;
   input [167:0] status;
   wire [167:0] status;
-  wire [13:0] \status$122 ;
+  wire [13:0] \status$155 ;
   wire [167:0] \status$25 ;
   wire [41:0] \status$25[0] ;
   wire \status$25[0].armed ;
@@ -38309,6 +39240,14 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   output table__valid;
   wire table__valid;
   wire \table__valid$29 ;
+  output [15:0] thresholds__0;
+  reg [15:0] thresholds__0 = 16'h0005;
+  output [15:0] thresholds__1;
+  reg [15:0] thresholds__1 = 16'h000a;
+  output [15:0] thresholds__2;
+  reg [15:0] thresholds__2 = 16'h001e;
+  output [15:0] thresholds__3;
+  reg [15:0] thresholds__3 = 16'h0000;
   reg [15:0] tile_state_index_slot = 16'h0000;
   wire [63:0] value;
   input [35:0] w__payload;
@@ -38321,7 +39260,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire w__valid;
   reg whole = 1'h0;
   reg [31:0] word = 32'd0;
-  reg [31:0] \word$119  = 32'd0;
+  reg [31:0] \word$152  = 32'd0;
   reg [2:0] write_state = 3'h0;
   assign \$1  = ~ have_address;
   assign aw__ready = running & \$1 ;
@@ -38346,174 +39285,234 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$18  = aw__valid & aw__ready;
   assign \$19  = w__valid & w__ready;
   assign \$20  = & strobe;
-  assign \$21  = ! \address$88 [1:0];
+  assign \$21  = ! \address$112 [1:0];
   assign \$22  = \$20  & \$21 ;
-  assign \$23  = \address$88  == 6'h2c;
-  assign \$24  = \address$88  == 7'h40;
-  assign \$25  = \address$88  == 7'h44;
-  assign \$26  = \address$88  == 7'h48;
-  assign \$27  = \address$88  == 7'h4c;
-  assign \$28  = \address$88  == 7'h50;
-  assign \$29  = \address$88  == 7'h54;
-  assign \$30  = \address$88  == 7'h60;
-  assign \$31  = \address$88  == 7'h64;
-  assign \$32  = \address$88  == 7'h70;
-  assign \$33  = \address$88  == 8'ha0;
-  assign \$34  = \address$88  == 10'h200;
-  assign \$35  = \address$88 [19:8] == 11'h400;
-  assign \$36  = \address$88 [19:11] == 8'h82;
-  assign \$37  = \address$88 [19:10] == 9'h108;
-  assign \$38  = \address$88 [19:17] == 2'h3;
-  assign \$40  = have_address & have_word;
-  assign \$41  = in_table & whole;
-  assign \$42  = ~ whole;
-  assign \$43  = | { at_counter_control, at_tile_state_index, at_error_status, at_irq_enable, at_irq_status, at_hold_timeout, at_link_interval, at_link_latency, at_memory_latency, at_starvation_limit, at_control, at_scratch };
-  assign \$44  = ~ \$43 ;
-  assign \$45  = \$42  | \$44 ;
-  assign \$46  = word[1:0] > 2'h2;
-  assign \$47  = at_control & \$46 ;
-  assign \$48  = word[15:0] > 10'h200;
-  assign \$49  = at_memory_latency & \$48 ;
-  assign \$50  = word[15:0] > 11'h400;
-  assign \$51  = at_link_latency & \$50 ;
-  assign \$52  = word[15:0] > 10'h3ff;
-  assign \$53  = at_tile_state_index & \$52 ;
-  assign \$54  = | { \$53 , \$51 , \$49 , \$47  };
-  assign \$55  = \$45  | \$54 ;
-  assign \$56  = act & at_counter_control;
-  assign \$57  = | control__payload;
-  assign \$58  = \$56  & \$57 ;
-  assign \$59  = act & at_scratch;
-  assign \$60  = act & at_control;
-  assign \$61  = act & at_starvation_limit;
-  assign \$62  = act & at_memory_latency;
-  assign \$63  = act & at_link_latency;
-  assign \$64  = act & at_link_interval;
-  assign \$65  = act & at_hold_timeout;
-  assign \$66  = act & at_irq_enable;
-  assign \$67  = act & at_tile_state_index;
-  assign \$68  = act & at_irq_status;
-  assign \$69  = \$68  ? word[7:0] : 8'h00;
-  assign \$70  = ~ \$69 ;
-  assign \$71  = irq_status_plan_done & \$70 ;
-  assign \$72  = \$71  | { 4'h0, plan_done };
-  assign \$73  = act & at_irq_status;
-  assign \$74  = \$73  ? word[8] : 1'h0;
-  assign \$75  = ~ \$74 ;
-  assign \$76  = irq_status_error & \$75 ;
-  assign \$77  = | errors;
-  assign \$78  = \$76  | \$77 ;
-  assign \$79  = act & at_irq_status;
-  assign \$80  = \$79  ? word[9] : 1'h0;
-  assign \$81  = ~ \$80 ;
-  assign \$82  = irq_status_command & \$81 ;
-  assign \$83  = \$82  | interrupt;
-  assign \$84  = irq_status_plan_done & irq_enable_plan_done;
-  assign \$85  = irq_status_error & irq_enable_error;
-  assign \$86  = irq_status_command & irq_enable_command;
-  assign \$87  = | { \$86 , \$85 , \$84  };
-  assign \$88  = ! address[19:10];
-  assign \$89  = ar__valid & ar__ready;
-  assign \$90  = is_plain ? 2'h0 : 2'h2;
-  assign \$235  = high_half * 6'h20;
-  assign \$91  = value >> \$235 ;
-  assign \$92  = ~ ready;
+  assign \$23  = \address$112  == 6'h2c;
+  assign \$24  = \address$112  == 7'h40;
+  assign \$25  = \address$112  == 7'h44;
+  assign \$26  = \address$112  == 7'h48;
+  assign \$27  = \address$112  == 7'h4c;
+  assign \$28  = \address$112  == 7'h50;
+  assign \$29  = \address$112  == 7'h54;
+  assign \$30  = \address$112  == 7'h58;
+  assign \$31  = \address$112  == 7'h60;
+  assign \$32  = \address$112  == 7'h64;
+  assign \$33  = \address$112  == 7'h70;
+  assign \$34  = \address$112  == 8'ha0;
+  assign \$35  = \address$112  == 8'hb0;
+  assign \$36  = \address$112  == 8'hb8;
+  assign \$37  = \address$112  == 8'hbc;
+  assign \$38  = \address$112  == 8'hc0;
+  assign \$39  = \address$112  == 8'hc4;
+  assign \$40  = \address$112  == 8'hc8;
+  assign \$41  = \address$112  == 8'hcc;
+  assign \$42  = \address$112  == 8'hd0;
+  assign \$43  = \address$112  == 10'h200;
+  assign \$44  = \address$112 [19:8] == 11'h400;
+  assign \$45  = \address$112 [19:11] == 8'h82;
+  assign \$46  = \address$112 [19:10] == 9'h108;
+  assign \$47  = \address$112 [19:17] == 2'h3;
+  assign \$49  = have_address & have_word;
+  assign \$50  = in_table & whole;
+  assign \$51  = ~ whole;
+  assign \$52  = | { at_counter_control, at_mca_threshold_3, at_mca_threshold_2, at_mca_threshold_1, at_mca_threshold_0, at_mca_boundary_2, at_mca_boundary_1, at_mca_boundary_0, at_mca_control, at_tile_state_index, at_error_status, at_irq_enable, at_irq_status, at_link_header_interval, at_hold_timeout, at_link_interval, at_link_latency, at_memory_latency, at_starvation_limit, at_control, at_scratch };
+  assign \$53  = ~ \$52 ;
+  assign \$54  = \$51  | \$53 ;
+  assign \$55  = word[1:0] > 2'h2;
+  assign \$56  = at_control & \$55 ;
+  assign \$57  = word[15:0] > 10'h200;
+  assign \$58  = at_memory_latency & \$57 ;
+  assign \$59  = word[15:0] > 11'h400;
+  assign \$60  = at_link_latency & \$59 ;
+  assign \$61  = word[15:0] > 10'h3ff;
+  assign \$62  = at_tile_state_index & \$61 ;
+  assign \$63  = | { \$62 , \$60 , \$58 , \$56  };
+  assign \$64  = \$54  | \$63 ;
+  assign \$65  = act & at_counter_control;
+  assign \$66  = | control__payload;
+  assign \$67  = \$65  & \$66 ;
+  assign \$68  = act & at_scratch;
+  assign \$69  = act & at_control;
+  assign \$70  = act & at_starvation_limit;
+  assign \$71  = act & at_memory_latency;
+  assign \$72  = act & at_link_latency;
+  assign \$73  = act & at_link_interval;
+  assign \$74  = act & at_hold_timeout;
+  assign \$75  = act & at_link_header_interval;
+  assign \$76  = act & at_irq_enable;
+  assign \$77  = act & at_tile_state_index;
+  assign \$78  = act & at_mca_control;
+  assign \$79  = act & at_mca_boundary_0;
+  assign \$80  = act & at_mca_boundary_1;
+  assign \$81  = act & at_mca_boundary_2;
+  assign \$82  = act & at_mca_threshold_0;
+  assign \$83  = act & at_mca_threshold_1;
+  assign \$84  = act & at_mca_threshold_2;
+  assign \$85  = act & at_mca_threshold_3;
+  assign \$86  = act & at_irq_status;
+  assign \$87  = \$86  ? word[7:0] : 8'h00;
+  assign \$88  = ~ \$87 ;
+  assign \$89  = irq_status_plan_done & \$88 ;
+  assign \$90  = \$89  | { 4'h0, plan_done };
+  assign \$91  = act & at_irq_status;
+  assign \$92  = \$91  ? word[8] : 1'h0;
+  assign \$93  = ~ \$92 ;
+  assign \$94  = irq_status_error & \$93 ;
+  assign \$95  = | errors;
+  assign \$96  = \$94  | \$95 ;
+  assign \$97  = act & at_irq_status;
+  assign \$98  = \$97  ? word[9] : 1'h0;
+  assign \$99  = ~ \$98 ;
+  assign \$100  = irq_status_command & \$99 ;
+  assign \$101  = \$100  | interrupt;
+  assign \$102  = irq_status_plan_done & irq_enable_plan_done;
+  assign \$103  = irq_status_error & irq_enable_error;
+  assign \$104  = irq_status_command & irq_enable_command;
+  assign \$105  = | { \$104 , \$103 , \$102  };
+  assign \$106  = ! address[19:10];
+  assign \$107  = ar__valid & ar__ready;
+  assign \$108  = is_plain ? 2'h0 : 2'h2;
+  assign \$292  = high_half * 6'h20;
+  assign \$109  = value >> \$292 ;
+  assign \$110  = ~ ready;
   always @(posedge clk)
-    \$94  <= \$93 ;
+    \$112  <= \$111 ;
   always @(posedge clk)
-    running <= \$95 ;
+    running <= \$113 ;
   always @(posedge clk)
-    \address$88  <= \$96 ;
+    \address$112  <= \$114 ;
   always @(posedge clk)
-    have_address <= \$97 ;
+    have_address <= \$115 ;
   always @(posedge clk)
-    word <= \$98 ;
+    word <= \$116 ;
   always @(posedge clk)
-    strobe <= \$99 ;
+    strobe <= \$117 ;
   always @(posedge clk)
-    have_word <= \$100 ;
+    have_word <= \$118 ;
   always @(posedge clk)
-    whole <= \$101 ;
+    whole <= \$119 ;
   always @(posedge clk)
-    in_table <= \$102 ;
+    in_table <= \$120 ;
   always @(posedge clk)
-    at_scratch <= \$103 ;
+    at_scratch <= \$121 ;
   always @(posedge clk)
-    at_control <= \$104 ;
+    at_control <= \$122 ;
   always @(posedge clk)
-    at_starvation_limit <= \$105 ;
+    at_starvation_limit <= \$123 ;
   always @(posedge clk)
-    at_memory_latency <= \$106 ;
+    at_memory_latency <= \$124 ;
   always @(posedge clk)
-    at_link_latency <= \$107 ;
+    at_link_latency <= \$125 ;
   always @(posedge clk)
-    at_link_interval <= \$108 ;
+    at_link_interval <= \$126 ;
   always @(posedge clk)
-    at_hold_timeout <= \$109 ;
+    at_hold_timeout <= \$127 ;
   always @(posedge clk)
-    at_irq_status <= \$110 ;
+    at_link_header_interval <= \$128 ;
   always @(posedge clk)
-    at_irq_enable <= \$111 ;
+    at_irq_status <= \$129 ;
   always @(posedge clk)
-    at_error_status <= \$112 ;
+    at_irq_enable <= \$130 ;
   always @(posedge clk)
-    at_tile_state_index <= \$113 ;
+    at_error_status <= \$131 ;
   always @(posedge clk)
-    at_counter_control <= \$114 ;
+    at_tile_state_index <= \$132 ;
   always @(posedge clk)
-    write_state <= \$115 ;
+    at_mca_control <= \$133 ;
   always @(posedge clk)
-    refused <= \$116 ;
+    at_mca_boundary_0 <= \$134 ;
   always @(posedge clk)
-    scratch_value <= \$117 ;
+    at_mca_boundary_1 <= \$135 ;
   always @(posedge clk)
-    policy <= \$118 ;
+    at_mca_boundary_2 <= \$136 ;
   always @(posedge clk)
-    hold <= \$119 ;
+    at_mca_threshold_0 <= \$137 ;
   always @(posedge clk)
-    starvation_limit <= \$120 ;
+    at_mca_threshold_1 <= \$138 ;
   always @(posedge clk)
-    memory_latency <= \$121 ;
+    at_mca_threshold_2 <= \$139 ;
   always @(posedge clk)
-    link_latency <= \$122 ;
+    at_mca_threshold_3 <= \$140 ;
   always @(posedge clk)
-    link_interval <= \$123 ;
+    at_counter_control <= \$141 ;
   always @(posedge clk)
-    hold_timeout <= \$124 ;
+    write_state <= \$142 ;
   always @(posedge clk)
-    irq_enable_plan_done <= \$125 ;
+    refused <= \$143 ;
   always @(posedge clk)
-    irq_enable_error <= \$126 ;
+    scratch_value <= \$144 ;
   always @(posedge clk)
-    irq_enable_command <= \$127 ;
+    policy <= \$145 ;
   always @(posedge clk)
-    tile_state_index_slot <= \$128 ;
+    hold <= \$146 ;
   always @(posedge clk)
-    irq_status_plan_done <= \$129 ;
+    starvation_limit <= \$147 ;
   always @(posedge clk)
-    irq_status_error <= \$130 ;
+    memory_latency <= \$148 ;
   always @(posedge clk)
-    irq_status_command <= \$131 ;
+    link_latency <= \$149 ;
   always @(posedge clk)
-    irq <= \$132 ;
+    link_interval <= \$150 ;
   always @(posedge clk)
-    \word$119  <= \$133 ;
+    link_fraction <= \$151 ;
   always @(posedge clk)
-    is_plain <= \$134 ;
+    hold_timeout <= \$152 ;
   always @(posedge clk)
-    is_counter <= \$135 ;
+    link_header_interval <= \$153 ;
   always @(posedge clk)
-    is_state <= \$136 ;
+    link_header_fraction <= \$154 ;
   always @(posedge clk)
-    high_half <= \$137 ;
+    irq_enable_plan_done <= \$155 ;
   always @(posedge clk)
-    address <= \$138 ;
+    irq_enable_error <= \$156 ;
   always @(posedge clk)
-    read_state <= \$139 ;
+    irq_enable_command <= \$157 ;
   always @(posedge clk)
-    state_index <= \$140 ;
+    tile_state_index_slot <= \$158 ;
   always @(posedge clk)
-    r__payload <= \$141 ;
+    fixed_threshold <= \$159 ;
+  always @(posedge clk)
+    fixed <= \$160 ;
+  always @(posedge clk)
+    boundaries__0 <= \$161 ;
+  always @(posedge clk)
+    boundaries__1 <= \$162 ;
+  always @(posedge clk)
+    boundaries__2 <= \$163 ;
+  always @(posedge clk)
+    thresholds__0 <= \$164 ;
+  always @(posedge clk)
+    thresholds__1 <= \$165 ;
+  always @(posedge clk)
+    thresholds__2 <= \$166 ;
+  always @(posedge clk)
+    thresholds__3 <= \$167 ;
+  always @(posedge clk)
+    irq_status_plan_done <= \$168 ;
+  always @(posedge clk)
+    irq_status_error <= \$169 ;
+  always @(posedge clk)
+    irq_status_command <= \$170 ;
+  always @(posedge clk)
+    irq <= \$171 ;
+  always @(posedge clk)
+    \word$152  <= \$172 ;
+  always @(posedge clk)
+    is_plain <= \$173 ;
+  always @(posedge clk)
+    is_counter <= \$174 ;
+  always @(posedge clk)
+    is_state <= \$175 ;
+  always @(posedge clk)
+    high_half <= \$176 ;
+  always @(posedge clk)
+    address <= \$177 ;
+  always @(posedge clk)
+    read_state <= \$178 ;
+  always @(posedge clk)
+    state_index <= \$179 ;
+  always @(posedge clk)
+    r__payload <= \$180 ;
   \t3_node_axi.registers.collector  collector (
     .clear(clear),
     .clear_count(clear_count),
@@ -38535,7 +39534,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     .first_valid(first_valid),
     .reported(errors),
     .rst(rst),
-    .status(\status$122 )
+    .status(\status$155 )
   );
   \t3_node_axi.registers.counters  counters (
     .clear_marks(clear_count),
@@ -38558,48 +39557,48 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$10425$0 (\$94 ),
-    .\port$10443$0 (word),
-    .refused(\refused$105 ),
+    .\port$10750$0 (\$112 ),
+    .\port$10768$0 (word),
+    .refused(\refused$138 ),
     .rst(rst),
     .status(status),
     .table__payload(table__payload),
     .table__valid(table__valid)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$93  = \$94 ;
-    if (\$35 ) begin
-      \$93 [2:0] = 3'h0;
-      \$93 [18:3] = { 13'h0000, \address$88 [7:5] };
-      \$93 [22:19] = { 1'h0, \address$88 [4:2] };
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$111  = \$112 ;
+    if (\$44 ) begin
+      \$111 [2:0] = 3'h0;
+      \$111 [18:3] = { 13'h0000, \address$112 [7:5] };
+      \$111 [22:19] = { 1'h0, \address$112 [4:2] };
     end
-    if (\$36 ) begin
-      \$93 [2:0] = 3'h1;
-      \$93 [18:3] = { 11'h000, \address$88 [10:6] };
-      \$93 [22:19] = \address$88 [5:2];
+    if (\$45 ) begin
+      \$111 [2:0] = 3'h1;
+      \$111 [18:3] = { 11'h000, \address$112 [10:6] };
+      \$111 [22:19] = \address$112 [5:2];
     end
-    if (\$37 ) begin
-      \$93 [2:0] = 3'h2;
-      \$93 [18:3] = { 12'h000, \address$88 [9:6] };
-      \$93 [22:19] = \address$88 [5:2];
+    if (\$46 ) begin
+      \$111 [2:0] = 3'h2;
+      \$111 [18:3] = { 12'h000, \address$112 [9:6] };
+      \$111 [22:19] = \address$112 [5:2];
     end
-    if (\$38 ) begin
-      \$93 [2:0] = 3'h3;
-      \$93 [18:3] = { 2'h0, \address$88 [16:3] };
-      \$93 [22:19] = { 3'h0, \address$88 [2] };
+    if (\$47 ) begin
+      \$111 [2:0] = 3'h3;
+      \$111 [18:3] = { 2'h0, \address$112 [16:3] };
+      \$111 [22:19] = { 3'h0, \address$112 [2] };
     end
-    if (\$39 ) begin
-      \$93 [2:0] = 3'h4;
-      \$93 [18:3] = { 1'h0, \address$88 [18:4] };
-      \$93 [22:19] = { 2'h0, \address$88 [3:2] };
+    if (\$48 ) begin
+      \$111 [2:0] = 3'h4;
+      \$111 [18:3] = { 1'h0, \address$112 [18:4] };
+      \$111 [22:19] = { 2'h0, \address$112 [3:2] };
     end
     if (rst) begin
-      \$93  = 23'h000000;
+      \$111  = 23'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     i__valid = 1'h0;
     casez (write_state)
       3'h0:
@@ -38615,7 +39614,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     act = 1'h0;
     casez (write_state)
       3'h0:
@@ -38627,7 +39626,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     control__valid = 1'h0;
     casez (write_state)
       3'h0:
@@ -38643,7 +39642,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     b__valid = 1'h0;
     casez (write_state)
       3'h0:
@@ -38661,7 +39660,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     clear = 14'h0000;
     if (\$5 ) begin
       clear[0] = word[0];
@@ -38681,8 +39680,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    index = 5'h00;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    index = 6'h00;
     if (\$6 ) begin
       casez (address[9:0])
         10'h000:
@@ -38711,6 +39710,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
             /* empty */;
         10'h030:
             /* empty */;
+        10'h034:
+            /* empty */;
         10'h040:
             /* empty */;
         10'h044:
@@ -38722,6 +39723,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
         10'h050:
             /* empty */;
         10'h054:
+            /* empty */;
+        10'h058:
             /* empty */;
         10'h060:
             /* empty */;
@@ -38746,6 +39749,24 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
         10'h0a0:
             /* empty */;
         10'h0a4:
+            /* empty */;
+        10'h0b0:
+            /* empty */;
+        10'h0b4:
+            /* empty */;
+        10'h0b8:
+            /* empty */;
+        10'h0bc:
+            /* empty */;
+        10'h0c0:
+            /* empty */;
+        10'h0c4:
+            /* empty */;
+        10'h0c8:
+            /* empty */;
+        10'h0cc:
+            /* empty */;
+        10'h0d0:
             /* empty */;
         10'h100:
             /* empty */;
@@ -38772,116 +39793,184 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
         10'h138:
             /* empty */;
         10'h210:
-            index = 5'h00;
+            index = 6'h00;
         10'h214:
-            index = 5'h00;
+            index = 6'h00;
         10'h218:
-            index = 5'h04;
+            index = 6'h04;
         10'h21c:
-            index = 5'h04;
+            index = 6'h04;
         10'h220:
-            index = 5'h05;
+            index = 6'h05;
         10'h224:
-            index = 5'h05;
+            index = 6'h05;
         10'h228:
-            index = 5'h06;
+            index = 6'h06;
         10'h22c:
-            index = 5'h06;
+            index = 6'h06;
         10'h230:
-            index = 5'h07;
+            index = 6'h07;
         10'h234:
-            index = 5'h07;
+            index = 6'h07;
         10'h238:
-            index = 5'h08;
+            index = 6'h08;
         10'h23c:
-            index = 5'h08;
+            index = 6'h08;
         10'h240:
-            index = 5'h09;
+            index = 6'h09;
         10'h244:
-            index = 5'h09;
+            index = 6'h09;
         10'h248:
-            index = 5'h0a;
+            index = 6'h0a;
         10'h24c:
-            index = 5'h0a;
+            index = 6'h0a;
         10'h250:
-            index = 5'h0b;
+            index = 6'h0b;
         10'h254:
-            index = 5'h0b;
+            index = 6'h0b;
         10'h258:
-            index = 5'h0c;
+            index = 6'h0c;
         10'h25c:
-            index = 5'h0c;
+            index = 6'h0c;
         10'h260:
-            index = 5'h0d;
+            index = 6'h0d;
         10'h264:
-            index = 5'h0d;
+            index = 6'h0d;
         10'h268:
-            index = 5'h0e;
+            index = 6'h0e;
         10'h26c:
-            index = 5'h0e;
+            index = 6'h0e;
         10'h270:
-            index = 5'h0f;
+            index = 6'h0f;
         10'h274:
-            index = 5'h0f;
+            index = 6'h0f;
         10'h278:
-            index = 5'h10;
+            index = 6'h10;
         10'h27c:
-            index = 5'h10;
+            index = 6'h10;
         10'h280:
-            index = 5'h11;
+            index = 6'h11;
         10'h284:
-            index = 5'h11;
+            index = 6'h11;
         10'h288:
-            index = 5'h12;
+            index = 6'h12;
         10'h28c:
-            index = 5'h12;
+            index = 6'h12;
         10'h290:
-            index = 5'h13;
+            index = 6'h13;
         10'h294:
-            index = 5'h13;
+            index = 6'h13;
         10'h298:
-            index = 5'h14;
+            index = 6'h14;
         10'h29c:
-            index = 5'h14;
+            index = 6'h14;
         10'h2a0:
-            index = 5'h15;
+            index = 6'h15;
         10'h2a4:
-            index = 5'h15;
+            index = 6'h15;
         10'h2a8:
-            index = 5'h16;
+            index = 6'h16;
         10'h2ac:
-            index = 5'h16;
+            index = 6'h16;
         10'h2b0:
-            index = 5'h17;
+            index = 6'h17;
         10'h2b4:
-            index = 5'h17;
+            index = 6'h17;
         10'h2b8:
-            index = 5'h01;
+            index = 6'h01;
         10'h2bc:
-            index = 5'h01;
+            index = 6'h01;
         10'h2c0:
-            index = 5'h18;
+            index = 6'h18;
         10'h2c4:
-            index = 5'h19;
+            index = 6'h18;
         10'h2c8:
-            index = 5'h1a;
+            index = 6'h19;
         10'h2cc:
-            index = 5'h1b;
+            index = 6'h19;
         10'h2d0:
-            index = 5'h1c;
+            index = 6'h1a;
         10'h2d4:
-            index = 5'h1d;
+            index = 6'h1a;
         10'h2d8:
-            index = 5'h03;
+            index = 6'h1b;
         10'h2dc:
-            index = 5'h03;
+            index = 6'h1b;
         10'h2e0:
-            index = 5'h02;
+            index = 6'h1c;
+        10'h2e4:
+            index = 6'h1c;
+        10'h2e8:
+            index = 6'h1d;
+        10'h2ec:
+            index = 6'h1d;
+        10'h2f0:
+            index = 6'h1e;
+        10'h2f4:
+            index = 6'h1e;
+        10'h2f8:
+            index = 6'h1f;
+        10'h2fc:
+            index = 6'h1f;
+        10'h300:
+            index = 6'h20;
+        10'h304:
+            index = 6'h20;
+        10'h308:
+            index = 6'h21;
+        10'h30c:
+            index = 6'h21;
+        10'h310:
+            index = 6'h22;
+        10'h314:
+            index = 6'h22;
+        10'h318:
+            index = 6'h23;
+        10'h31c:
+            index = 6'h23;
+        10'h320:
+            index = 6'h24;
+        10'h324:
+            index = 6'h24;
+        10'h328:
+            index = 6'h25;
+        10'h32c:
+            index = 6'h25;
+        10'h330:
+            index = 6'h26;
+        10'h334:
+            index = 6'h26;
+        10'h338:
+            index = 6'h27;
+        10'h33c:
+            index = 6'h27;
+        10'h340:
+            index = 6'h28;
+        10'h344:
+            index = 6'h28;
+        10'h348:
+            index = 6'h29;
+        10'h34c:
+            index = 6'h2a;
+        10'h350:
+            index = 6'h2b;
+        10'h354:
+            index = 6'h2c;
+        10'h358:
+            index = 6'h2d;
+        10'h35c:
+            index = 6'h2e;
+        10'h360:
+            index = 6'h03;
+        10'h364:
+            index = 6'h03;
+        10'h368:
+            index = 6'h02;
       endcase
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     ar__ready = 1'h0;
     casez (read_state)
       3'h0:
@@ -38889,7 +39978,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     state_start = 1'h0;
     casez (read_state)
       3'h0:
@@ -38903,7 +39992,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     r__valid = 1'h0;
     casez (read_state)
       3'h0:
@@ -38919,981 +40008,951 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$95  = 1'h1;
-    if (rst) begin
-      \$95  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$96  = \address$88 ;
-    if (\$18 ) begin
-      \$96  = aw__payload;
-    end
-    if (rst) begin
-      \$96  = 20'h00000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$97  = have_address;
-    if (\$18 ) begin
-      \$97  = 1'h1;
-    end
-    casez (write_state)
-      3'h0:
-          /* empty */;
-      3'h1:
-          /* empty */;
-      3'h3:
-          /* empty */;
-      3'h2:
-          /* empty */;
-      3'h5:
-          /* empty */;
-      3'h4:
-          if (b__ready) begin
-            \$97  = 1'h0;
-          end
-    endcase
-    if (rst) begin
-      \$97  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$98  = word;
-    if (\$19 ) begin
-      \$98  = w__payload[31:0];
-    end
-    if (rst) begin
-      \$98  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$99  = strobe;
-    if (\$19 ) begin
-      \$99  = w__payload[35:32];
-    end
-    if (rst) begin
-      \$99  = 4'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$100  = have_word;
-    if (\$19 ) begin
-      \$100  = 1'h1;
-    end
-    casez (write_state)
-      3'h0:
-          /* empty */;
-      3'h1:
-          /* empty */;
-      3'h3:
-          /* empty */;
-      3'h2:
-          /* empty */;
-      3'h5:
-          /* empty */;
-      3'h4:
-          if (b__ready) begin
-            \$100  = 1'h0;
-          end
-    endcase
-    if (rst) begin
-      \$100  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$101  = \$22 ;
-    if (rst) begin
-      \$101  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$102  = 1'h0;
-    if (\$35 ) begin
-      \$102  = 1'h1;
-    end
-    if (\$36 ) begin
-      \$102  = 1'h1;
-    end
-    if (\$37 ) begin
-      \$102  = 1'h1;
-    end
-    if (\$38 ) begin
-      \$102  = 1'h1;
-    end
-    if (\$39 ) begin
-      \$102  = 1'h1;
-    end
-    if (rst) begin
-      \$102  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$103  = \$23 ;
-    if (rst) begin
-      \$103  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$104  = \$24 ;
-    if (rst) begin
-      \$104  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$105  = \$25 ;
-    if (rst) begin
-      \$105  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$106  = \$26 ;
-    if (rst) begin
-      \$106  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$107  = \$27 ;
-    if (rst) begin
-      \$107  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$108  = \$28 ;
-    if (rst) begin
-      \$108  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$109  = \$29 ;
-    if (rst) begin
-      \$109  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$110  = \$30 ;
-    if (rst) begin
-      \$110  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$111  = \$31 ;
-    if (rst) begin
-      \$111  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$112  = \$32 ;
-    if (rst) begin
-      \$112  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$113  = \$33 ;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$113  = 1'h1;
     if (rst) begin
       \$113  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$114  = \$34 ;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$114  = \address$112 ;
+    if (\$18 ) begin
+      \$114  = aw__payload;
+    end
     if (rst) begin
-      \$114  = 1'h0;
+      \$114  = 20'h00000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$115  = write_state;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$115  = have_address;
+    if (\$18 ) begin
+      \$115  = 1'h1;
+    end
     casez (write_state)
       3'h0:
-          if (\$40 ) begin
-            \$115  = 3'h1;
-          end
+          /* empty */;
       3'h1:
-          (* full_case = 32'd1 *)
-          if (\$41 ) begin
-            \$115  = 3'h2;
-          end else begin
-            \$115  = 3'h3;
-          end
+          /* empty */;
       3'h3:
-        begin
-          \$115  = 3'h4;
-          if (\$58 ) begin
-            \$115  = 3'h5;
-          end
-        end
+          /* empty */;
       3'h2:
-          if (i__ready) begin
-            \$115  = 3'h4;
-          end
+          /* empty */;
       3'h5:
-          if (control__ready) begin
-            \$115  = 3'h4;
-          end
+          /* empty */;
       3'h4:
           if (b__ready) begin
-            \$115  = 3'h0;
+            \$115  = 1'h0;
           end
     endcase
     if (rst) begin
-      \$115  = 3'h0;
+      \$115  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$116  = refused;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$116  = word;
+    if (\$19 ) begin
+      \$116  = w__payload[31:0];
+    end
+    if (rst) begin
+      \$116  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$117  = strobe;
+    if (\$19 ) begin
+      \$117  = w__payload[35:32];
+    end
+    if (rst) begin
+      \$117  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$118  = have_word;
+    if (\$19 ) begin
+      \$118  = 1'h1;
+    end
     casez (write_state)
       3'h0:
           /* empty */;
       3'h1:
-          (* full_case = 32'd1 *)
-          if (\$41 ) begin
-          end else begin
-            \$116  = \$55 ;
-          end
+          /* empty */;
       3'h3:
           /* empty */;
       3'h2:
-          if (i__ready) begin
-            \$116  = \refused$105 ;
+          /* empty */;
+      3'h5:
+          /* empty */;
+      3'h4:
+          if (b__ready) begin
+            \$118  = 1'h0;
           end
     endcase
     if (rst) begin
-      \$116  = 1'h0;
+      \$118  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$117  = scratch_value;
-    if (\$59 ) begin
-      \$117  = word;
-    end
-    if (rst) begin
-      \$117  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$118  = policy;
-    if (\$60 ) begin
-      \$118  = word[1:0];
-    end
-    if (rst) begin
-      \$118  = 2'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$119  = hold;
-    if (\$60 ) begin
-      \$119  = word[8];
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$119  = \$22 ;
     if (rst) begin
       \$119  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$120  = starvation_limit;
-    if (\$61 ) begin
-      \$120  = word[15:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$120  = 1'h0;
+    if (\$44 ) begin
+      \$120  = 1'h1;
+    end
+    if (\$45 ) begin
+      \$120  = 1'h1;
+    end
+    if (\$46 ) begin
+      \$120  = 1'h1;
+    end
+    if (\$47 ) begin
+      \$120  = 1'h1;
+    end
+    if (\$48 ) begin
+      \$120  = 1'h1;
     end
     if (rst) begin
-      \$120  = 16'h0000;
+      \$120  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$121  = memory_latency;
-    if (\$62 ) begin
-      \$121  = word[15:0];
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$121  = \$23 ;
     if (rst) begin
-      \$121  = 16'h0000;
+      \$121  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$122  = link_latency;
-    if (\$63 ) begin
-      \$122  = word[15:0];
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$122  = \$24 ;
     if (rst) begin
-      \$122  = 16'h0000;
+      \$122  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$123  = link_interval;
-    if (\$64 ) begin
-      \$123  = word[15:0];
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$123  = \$25 ;
     if (rst) begin
-      \$123  = 16'h0000;
+      \$123  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$124  = hold_timeout;
-    if (\$65 ) begin
-      \$124  = word;
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$124  = \$26 ;
     if (rst) begin
-      \$124  = 32'd0;
+      \$124  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$125  = irq_enable_plan_done;
-    if (\$66 ) begin
-      \$125  = word[7:0];
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$125  = \$27 ;
     if (rst) begin
-      \$125  = 8'h00;
+      \$125  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$126  = irq_enable_error;
-    if (\$66 ) begin
-      \$126  = word[8];
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$126  = \$28 ;
     if (rst) begin
       \$126  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$127  = irq_enable_command;
-    if (\$66 ) begin
-      \$127  = word[9];
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$127  = \$29 ;
     if (rst) begin
       \$127  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$128  = tile_state_index_slot;
-    if (\$67 ) begin
-      \$128  = word[15:0];
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$128  = \$30 ;
     if (rst) begin
-      \$128  = 16'h0000;
+      \$128  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$129  = \$72 ;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$129  = \$31 ;
     if (rst) begin
-      \$129  = 8'h00;
+      \$129  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$130  = \$78 ;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$130  = \$32 ;
     if (rst) begin
       \$130  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$131  = \$83 ;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$131  = \$33 ;
     if (rst) begin
       \$131  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$132  = \$87 ;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$132  = \$34 ;
     if (rst) begin
       \$132  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$133  = 32'd0;
-    if (\$88 ) begin
-      casez (address[9:0])
-        10'h000:
-            \$133  = 32'd1412646999;
-        10'h004:
-          begin
-            \$133 [7:0] = 8'h00;
-            \$133 [15:8] = 8'h01;
-            \$133 [31:16] = 16'h0000;
-          end
-        10'h008:
-            \$133  = 32'd2204680511;
-        10'h00c:
-          begin
-            \$133 [7:0] = 8'h08;
-            \$133 [15:8] = 8'h20;
-            \$133 [19:16] = 4'hf;
-            \$133 [20] = 1'h0;
-            \$133 [31:24] = 8'h10;
-          end
-        10'h010:
-          begin
-            \$133 [15:0] = 16'h03ff;
-            \$133 [31:16] = 16'h03ff;
-          end
-        10'h014:
-          begin
-            \$133 [7:0] = 8'h10;
-            \$133 [15:8] = 8'h08;
-            \$133 [23:16] = 8'h04;
-            \$133 [31:24] = 8'h03;
-          end
-        10'h018:
-          begin
-            \$133 [15:0] = 16'h0020;
-            \$133 [23:16] = 8'h08;
-          end
-        10'h01c:
-            \$133  = 32'd65536;
-        10'h020:
-          begin
-            \$133 [7:0] = 8'h10;
-            \$133 [15:8] = 8'h0f;
-          end
-        10'h024:
-            \$133  = 32'd0;
-        10'h028:
-          begin
-            \$133 [15:0] = 16'h0200;
-            \$133 [31:16] = 16'h0400;
-          end
-        10'h02c:
-            \$133  = scratch_value;
-        10'h030:
-            \$133  = 32'd1749091508;
-        10'h040:
-          begin
-            \$133 [1:0] = policy;
-            \$133 [8] = hold;
-          end
-        10'h044:
-            \$133 [15:0] = starvation_limit;
-        10'h048:
-            \$133 [15:0] = memory_latency;
-        10'h04c:
-            \$133 [15:0] = link_latency;
-        10'h050:
-            \$133 [15:0] = link_interval;
-        10'h054:
-            \$133  = hold_timeout;
-        10'h060:
-          begin
-            \$133 [7:0] = irq_status_plan_done;
-            \$133 [8] = irq_status_error;
-            \$133 [9] = irq_status_command;
-          end
-        10'h064:
-          begin
-            \$133 [7:0] = irq_enable_plan_done;
-            \$133 [8] = irq_enable_error;
-            \$133 [9] = irq_enable_command;
-          end
-        10'h070:
-          begin
-            \$133 [0] = \status$122 [0];
-            \$133 [1] = \status$122 [1];
-            \$133 [2] = \status$122 [2];
-            \$133 [3] = \status$122 [3];
-            \$133 [4] = \status$122 [4];
-            \$133 [5] = \status$122 [5];
-            \$133 [6] = \status$122 [6];
-            \$133 [7] = \status$122 [7];
-            \$133 [8] = \status$122 [8];
-            \$133 [9] = \status$122 [9];
-            \$133 [10] = \status$122 [10];
-            \$133 [11] = \status$122 [11];
-            \$133 [12] = \status$122 [12];
-            \$133 [13] = \status$122 [13];
-          end
-        10'h074:
-            \$133  = count;
-        10'h078:
-          begin
-            \$133 [3:0] = first[3:0];
-            \$133 [31] = first_valid;
-          end
-        10'h07c:
-            \$133  = first[35:4];
-        10'h080:
-            \$133  = 32'd0;
-        10'h084:
-          begin
-            \$133 [15:0] = { 6'h00, first[48:39] };
-            \$133 [18:16] = { 1'h0, first[38:37] };
-            \$133 [31] = first[36];
-          end
-        10'h088:
-          begin
-            \$133 [15:0] = first[64:49];
-            \$133 [23:16] = { 5'h00, first[67:65] };
-          end
-        10'h090:
-          begin
-            \$133 [0] = holding;
-            \$133 [10:8] = { 1'h0, holding_plan };
-          end
-        10'h0a0:
-            \$133 [15:0] = tile_state_index_slot;
-        10'h0a4:
-            /* empty */;
-        10'h100:
-          begin
-            \$133 [0] = status[0];
-            \$133 [1] = status[1];
-            \$133 [2] = status[2];
-            \$133 [3] = status[3];
-            \$133 [7:4] = status[7:4];
-          end
-        10'h110:
-          begin
-            \$133 [0] = status[42];
-            \$133 [1] = status[43];
-            \$133 [2] = status[44];
-            \$133 [3] = status[45];
-            \$133 [7:4] = status[49:46];
-          end
-        10'h120:
-          begin
-            \$133 [0] = status[84];
-            \$133 [1] = status[85];
-            \$133 [2] = status[86];
-            \$133 [3] = status[87];
-            \$133 [7:4] = status[91:88];
-          end
-        10'h130:
-          begin
-            \$133 [0] = status[126];
-            \$133 [1] = status[127];
-            \$133 [2] = status[128];
-            \$133 [3] = status[129];
-            \$133 [7:4] = status[133:130];
-          end
-        10'h104:
-            \$133 [16:0] = status[24:8];
-        10'h114:
-            \$133 [16:0] = status[66:50];
-        10'h124:
-            \$133 [16:0] = status[108:92];
-        10'h134:
-            \$133 [16:0] = status[150:134];
-        10'h108:
-            \$133 [16:0] = status[41:25];
-        10'h118:
-            \$133 [16:0] = status[83:67];
-        10'h128:
-            \$133 [16:0] = status[125:109];
-        10'h138:
-            \$133 [16:0] = status[167:151];
-      endcase
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$133  = \$35 ;
     if (rst) begin
-      \$133  = 32'd0;
+      \$133  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$134  = 1'h0;
-    if (\$88 ) begin
-      casez (address[9:0])
-        10'h000:
-            \$134  = 1'h1;
-        10'h004:
-            \$134  = 1'h1;
-        10'h008:
-            \$134  = 1'h1;
-        10'h00c:
-            \$134  = 1'h1;
-        10'h010:
-            \$134  = 1'h1;
-        10'h014:
-            \$134  = 1'h1;
-        10'h018:
-            \$134  = 1'h1;
-        10'h01c:
-            \$134  = 1'h1;
-        10'h020:
-            \$134  = 1'h1;
-        10'h024:
-            \$134  = 1'h1;
-        10'h028:
-            \$134  = 1'h1;
-        10'h02c:
-            \$134  = 1'h1;
-        10'h030:
-            \$134  = 1'h1;
-        10'h040:
-            \$134  = 1'h1;
-        10'h044:
-            \$134  = 1'h1;
-        10'h048:
-            \$134  = 1'h1;
-        10'h04c:
-            \$134  = 1'h1;
-        10'h050:
-            \$134  = 1'h1;
-        10'h054:
-            \$134  = 1'h1;
-        10'h060:
-            \$134  = 1'h1;
-        10'h064:
-            \$134  = 1'h1;
-        10'h070:
-            \$134  = 1'h1;
-        10'h074:
-            \$134  = 1'h1;
-        10'h078:
-            \$134  = 1'h1;
-        10'h07c:
-            \$134  = 1'h1;
-        10'h080:
-            \$134  = 1'h1;
-        10'h084:
-            \$134  = 1'h1;
-        10'h088:
-            \$134  = 1'h1;
-        10'h090:
-            \$134  = 1'h1;
-        10'h0a0:
-            \$134  = 1'h1;
-        10'h0a4:
-            /* empty */;
-        10'h100:
-            \$134  = 1'h1;
-        10'h110:
-            \$134  = 1'h1;
-        10'h120:
-            \$134  = 1'h1;
-        10'h130:
-            \$134  = 1'h1;
-        10'h104:
-            \$134  = 1'h1;
-        10'h114:
-            \$134  = 1'h1;
-        10'h124:
-            \$134  = 1'h1;
-        10'h134:
-            \$134  = 1'h1;
-        10'h108:
-            \$134  = 1'h1;
-        10'h118:
-            \$134  = 1'h1;
-        10'h128:
-            \$134  = 1'h1;
-        10'h138:
-            \$134  = 1'h1;
-      endcase
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$134  = \$36 ;
     if (rst) begin
       \$134  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$135  = 1'h0;
-    if (\$88 ) begin
-      casez (address[9:0])
-        10'h000:
-            /* empty */;
-        10'h004:
-            /* empty */;
-        10'h008:
-            /* empty */;
-        10'h00c:
-            /* empty */;
-        10'h010:
-            /* empty */;
-        10'h014:
-            /* empty */;
-        10'h018:
-            /* empty */;
-        10'h01c:
-            /* empty */;
-        10'h020:
-            /* empty */;
-        10'h024:
-            /* empty */;
-        10'h028:
-            /* empty */;
-        10'h02c:
-            /* empty */;
-        10'h030:
-            /* empty */;
-        10'h040:
-            /* empty */;
-        10'h044:
-            /* empty */;
-        10'h048:
-            /* empty */;
-        10'h04c:
-            /* empty */;
-        10'h050:
-            /* empty */;
-        10'h054:
-            /* empty */;
-        10'h060:
-            /* empty */;
-        10'h064:
-            /* empty */;
-        10'h070:
-            /* empty */;
-        10'h074:
-            /* empty */;
-        10'h078:
-            /* empty */;
-        10'h07c:
-            /* empty */;
-        10'h080:
-            /* empty */;
-        10'h084:
-            /* empty */;
-        10'h088:
-            /* empty */;
-        10'h090:
-            /* empty */;
-        10'h0a0:
-            /* empty */;
-        10'h0a4:
-            /* empty */;
-        10'h100:
-            /* empty */;
-        10'h110:
-            /* empty */;
-        10'h120:
-            /* empty */;
-        10'h130:
-            /* empty */;
-        10'h104:
-            /* empty */;
-        10'h114:
-            /* empty */;
-        10'h124:
-            /* empty */;
-        10'h134:
-            /* empty */;
-        10'h108:
-            /* empty */;
-        10'h118:
-            /* empty */;
-        10'h128:
-            /* empty */;
-        10'h138:
-            /* empty */;
-        10'h210:
-            \$135  = 1'h1;
-        10'h214:
-            \$135  = 1'h1;
-        10'h218:
-            \$135  = 1'h1;
-        10'h21c:
-            \$135  = 1'h1;
-        10'h220:
-            \$135  = 1'h1;
-        10'h224:
-            \$135  = 1'h1;
-        10'h228:
-            \$135  = 1'h1;
-        10'h22c:
-            \$135  = 1'h1;
-        10'h230:
-            \$135  = 1'h1;
-        10'h234:
-            \$135  = 1'h1;
-        10'h238:
-            \$135  = 1'h1;
-        10'h23c:
-            \$135  = 1'h1;
-        10'h240:
-            \$135  = 1'h1;
-        10'h244:
-            \$135  = 1'h1;
-        10'h248:
-            \$135  = 1'h1;
-        10'h24c:
-            \$135  = 1'h1;
-        10'h250:
-            \$135  = 1'h1;
-        10'h254:
-            \$135  = 1'h1;
-        10'h258:
-            \$135  = 1'h1;
-        10'h25c:
-            \$135  = 1'h1;
-        10'h260:
-            \$135  = 1'h1;
-        10'h264:
-            \$135  = 1'h1;
-        10'h268:
-            \$135  = 1'h1;
-        10'h26c:
-            \$135  = 1'h1;
-        10'h270:
-            \$135  = 1'h1;
-        10'h274:
-            \$135  = 1'h1;
-        10'h278:
-            \$135  = 1'h1;
-        10'h27c:
-            \$135  = 1'h1;
-        10'h280:
-            \$135  = 1'h1;
-        10'h284:
-            \$135  = 1'h1;
-        10'h288:
-            \$135  = 1'h1;
-        10'h28c:
-            \$135  = 1'h1;
-        10'h290:
-            \$135  = 1'h1;
-        10'h294:
-            \$135  = 1'h1;
-        10'h298:
-            \$135  = 1'h1;
-        10'h29c:
-            \$135  = 1'h1;
-        10'h2a0:
-            \$135  = 1'h1;
-        10'h2a4:
-            \$135  = 1'h1;
-        10'h2a8:
-            \$135  = 1'h1;
-        10'h2ac:
-            \$135  = 1'h1;
-        10'h2b0:
-            \$135  = 1'h1;
-        10'h2b4:
-            \$135  = 1'h1;
-        10'h2b8:
-            \$135  = 1'h1;
-        10'h2bc:
-            \$135  = 1'h1;
-        10'h2c0:
-            \$135  = 1'h1;
-        10'h2c4:
-            \$135  = 1'h1;
-        10'h2c8:
-            \$135  = 1'h1;
-        10'h2cc:
-            \$135  = 1'h1;
-        10'h2d0:
-            \$135  = 1'h1;
-        10'h2d4:
-            \$135  = 1'h1;
-        10'h2d8:
-            \$135  = 1'h1;
-        10'h2dc:
-            \$135  = 1'h1;
-        10'h2e0:
-            \$135  = 1'h1;
-      endcase
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$135  = \$37 ;
     if (rst) begin
       \$135  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$136  = 1'h0;
-    if (\$88 ) begin
-      casez (address[9:0])
-        10'h000:
-            /* empty */;
-        10'h004:
-            /* empty */;
-        10'h008:
-            /* empty */;
-        10'h00c:
-            /* empty */;
-        10'h010:
-            /* empty */;
-        10'h014:
-            /* empty */;
-        10'h018:
-            /* empty */;
-        10'h01c:
-            /* empty */;
-        10'h020:
-            /* empty */;
-        10'h024:
-            /* empty */;
-        10'h028:
-            /* empty */;
-        10'h02c:
-            /* empty */;
-        10'h030:
-            /* empty */;
-        10'h040:
-            /* empty */;
-        10'h044:
-            /* empty */;
-        10'h048:
-            /* empty */;
-        10'h04c:
-            /* empty */;
-        10'h050:
-            /* empty */;
-        10'h054:
-            /* empty */;
-        10'h060:
-            /* empty */;
-        10'h064:
-            /* empty */;
-        10'h070:
-            /* empty */;
-        10'h074:
-            /* empty */;
-        10'h078:
-            /* empty */;
-        10'h07c:
-            /* empty */;
-        10'h080:
-            /* empty */;
-        10'h084:
-            /* empty */;
-        10'h088:
-            /* empty */;
-        10'h090:
-            /* empty */;
-        10'h0a0:
-            /* empty */;
-        10'h0a4:
-            \$136  = 1'h1;
-      endcase
-    end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$136  = \$38 ;
     if (rst) begin
       \$136  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$137  = high_half;
-    if (\$88 ) begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$137  = \$39 ;
+    if (rst) begin
+      \$137  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$138  = \$40 ;
+    if (rst) begin
+      \$138  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$139  = \$41 ;
+    if (rst) begin
+      \$139  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$140  = \$42 ;
+    if (rst) begin
+      \$140  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$141  = \$43 ;
+    if (rst) begin
+      \$141  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$142  = write_state;
+    casez (write_state)
+      3'h0:
+          if (\$49 ) begin
+            \$142  = 3'h1;
+          end
+      3'h1:
+          (* full_case = 32'd1 *)
+          if (\$50 ) begin
+            \$142  = 3'h2;
+          end else begin
+            \$142  = 3'h3;
+          end
+      3'h3:
+        begin
+          \$142  = 3'h4;
+          if (\$67 ) begin
+            \$142  = 3'h5;
+          end
+        end
+      3'h2:
+          if (i__ready) begin
+            \$142  = 3'h4;
+          end
+      3'h5:
+          if (control__ready) begin
+            \$142  = 3'h4;
+          end
+      3'h4:
+          if (b__ready) begin
+            \$142  = 3'h0;
+          end
+    endcase
+    if (rst) begin
+      \$142  = 3'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$143  = refused;
+    casez (write_state)
+      3'h0:
+          /* empty */;
+      3'h1:
+          (* full_case = 32'd1 *)
+          if (\$50 ) begin
+          end else begin
+            \$143  = \$64 ;
+          end
+      3'h3:
+          /* empty */;
+      3'h2:
+          if (i__ready) begin
+            \$143  = \refused$138 ;
+          end
+    endcase
+    if (rst) begin
+      \$143  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$144  = scratch_value;
+    if (\$68 ) begin
+      \$144  = word;
+    end
+    if (rst) begin
+      \$144  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$145  = policy;
+    if (\$69 ) begin
+      \$145  = word[1:0];
+    end
+    if (rst) begin
+      \$145  = 2'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$146  = hold;
+    if (\$69 ) begin
+      \$146  = word[8];
+    end
+    if (rst) begin
+      \$146  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$147  = starvation_limit;
+    if (\$70 ) begin
+      \$147  = word[15:0];
+    end
+    if (rst) begin
+      \$147  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$148  = memory_latency;
+    if (\$71 ) begin
+      \$148  = word[15:0];
+    end
+    if (rst) begin
+      \$148  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$149  = link_latency;
+    if (\$72 ) begin
+      \$149  = word[15:0];
+    end
+    if (rst) begin
+      \$149  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$150  = link_interval;
+    if (\$73 ) begin
+      \$150  = word[15:0];
+    end
+    if (rst) begin
+      \$150  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$151  = link_fraction;
+    if (\$73 ) begin
+      \$151  = word[31:16];
+    end
+    if (rst) begin
+      \$151  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$152  = hold_timeout;
+    if (\$74 ) begin
+      \$152  = word;
+    end
+    if (rst) begin
+      \$152  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$153  = link_header_interval;
+    if (\$75 ) begin
+      \$153  = word[15:0];
+    end
+    if (rst) begin
+      \$153  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$154  = link_header_fraction;
+    if (\$75 ) begin
+      \$154  = word[31:16];
+    end
+    if (rst) begin
+      \$154  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$155  = irq_enable_plan_done;
+    if (\$76 ) begin
+      \$155  = word[7:0];
+    end
+    if (rst) begin
+      \$155  = 8'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$156  = irq_enable_error;
+    if (\$76 ) begin
+      \$156  = word[8];
+    end
+    if (rst) begin
+      \$156  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$157  = irq_enable_command;
+    if (\$76 ) begin
+      \$157  = word[9];
+    end
+    if (rst) begin
+      \$157  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$158  = tile_state_index_slot;
+    if (\$77 ) begin
+      \$158  = word[15:0];
+    end
+    if (rst) begin
+      \$158  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$159  = fixed_threshold;
+    if (\$78 ) begin
+      \$159  = word[15:0];
+    end
+    if (rst) begin
+      \$159  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$160  = fixed;
+    if (\$78 ) begin
+      \$160  = word[16];
+    end
+    if (rst) begin
+      \$160  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$161  = boundaries__0;
+    if (\$79 ) begin
+      \$161  = word[8:0];
+    end
+    if (rst) begin
+      \$161  = 9'h080;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$162  = boundaries__1;
+    if (\$80 ) begin
+      \$162  = word[8:0];
+    end
+    if (rst) begin
+      \$162  = 9'h040;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$163  = boundaries__2;
+    if (\$81 ) begin
+      \$163  = word[8:0];
+    end
+    if (rst) begin
+      \$163  = 9'h020;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$164  = thresholds__0;
+    if (\$82 ) begin
+      \$164  = word[15:0];
+    end
+    if (rst) begin
+      \$164  = 16'h0005;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$165  = thresholds__1;
+    if (\$83 ) begin
+      \$165  = word[15:0];
+    end
+    if (rst) begin
+      \$165  = 16'h000a;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$166  = thresholds__2;
+    if (\$84 ) begin
+      \$166  = word[15:0];
+    end
+    if (rst) begin
+      \$166  = 16'h001e;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$167  = thresholds__3;
+    if (\$85 ) begin
+      \$167  = word[15:0];
+    end
+    if (rst) begin
+      \$167  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$168  = \$90 ;
+    if (rst) begin
+      \$168  = 8'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$169  = \$96 ;
+    if (rst) begin
+      \$169  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$170  = \$101 ;
+    if (rst) begin
+      \$170  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$171  = \$105 ;
+    if (rst) begin
+      \$171  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$172  = 32'd0;
+    if (\$106 ) begin
+      casez (address[9:0])
+        10'h000:
+            \$172  = 32'd1412646999;
+        10'h004:
+          begin
+            \$172 [7:0] = 8'h00;
+            \$172 [15:8] = 8'h01;
+            \$172 [31:16] = 16'h0000;
+          end
+        10'h008:
+            \$172  = 32'd1223274348;
+        10'h00c:
+          begin
+            \$172 [7:0] = 8'h08;
+            \$172 [15:8] = 8'h20;
+            \$172 [19:16] = 4'hf;
+            \$172 [20] = 1'h0;
+            \$172 [31:24] = 8'h10;
+          end
+        10'h010:
+          begin
+            \$172 [15:0] = 16'h03ff;
+            \$172 [31:16] = 16'h03ff;
+          end
+        10'h014:
+          begin
+            \$172 [7:0] = 8'h10;
+            \$172 [15:8] = 8'h08;
+            \$172 [23:16] = 8'h04;
+            \$172 [31:24] = 8'h03;
+          end
+        10'h018:
+          begin
+            \$172 [15:0] = 16'h0020;
+            \$172 [23:16] = 8'h08;
+          end
+        10'h01c:
+            \$172  = 32'd65536;
+        10'h020:
+          begin
+            \$172 [7:0] = 8'h10;
+            \$172 [15:8] = 8'h0f;
+          end
+        10'h024:
+            \$172  = 32'd0;
+        10'h028:
+          begin
+            \$172 [15:0] = 16'h0200;
+            \$172 [31:16] = 16'h0400;
+          end
+        10'h02c:
+            \$172  = scratch_value;
+        10'h030:
+            \$172  = 32'd2612222229;
+        10'h034:
+          begin
+            \$172 [11:0] = 12'h000;
+            \$172 [21:12] = 10'h00f;
+            \$172 [31:22] = 10'h00f;
+          end
+        10'h040:
+          begin
+            \$172 [1:0] = policy;
+            \$172 [8] = hold;
+          end
+        10'h044:
+            \$172 [15:0] = starvation_limit;
+        10'h048:
+            \$172 [15:0] = memory_latency;
+        10'h04c:
+            \$172 [15:0] = link_latency;
+        10'h050:
+          begin
+            \$172 [15:0] = link_interval;
+            \$172 [31:16] = link_fraction;
+          end
+        10'h054:
+            \$172  = hold_timeout;
+        10'h058:
+          begin
+            \$172 [15:0] = link_header_interval;
+            \$172 [31:16] = link_header_fraction;
+          end
+        10'h060:
+          begin
+            \$172 [7:0] = irq_status_plan_done;
+            \$172 [8] = irq_status_error;
+            \$172 [9] = irq_status_command;
+          end
+        10'h064:
+          begin
+            \$172 [7:0] = irq_enable_plan_done;
+            \$172 [8] = irq_enable_error;
+            \$172 [9] = irq_enable_command;
+          end
+        10'h070:
+          begin
+            \$172 [0] = \status$155 [0];
+            \$172 [1] = \status$155 [1];
+            \$172 [2] = \status$155 [2];
+            \$172 [3] = \status$155 [3];
+            \$172 [4] = \status$155 [4];
+            \$172 [5] = \status$155 [5];
+            \$172 [6] = \status$155 [6];
+            \$172 [7] = \status$155 [7];
+            \$172 [8] = \status$155 [8];
+            \$172 [9] = \status$155 [9];
+            \$172 [10] = \status$155 [10];
+            \$172 [11] = \status$155 [11];
+            \$172 [12] = \status$155 [12];
+            \$172 [13] = \status$155 [13];
+          end
+        10'h074:
+            \$172  = count;
+        10'h078:
+          begin
+            \$172 [3:0] = first[3:0];
+            \$172 [31] = first_valid;
+          end
+        10'h07c:
+            \$172  = first[35:4];
+        10'h080:
+            \$172  = 32'd0;
+        10'h084:
+          begin
+            \$172 [15:0] = { 6'h00, first[48:39] };
+            \$172 [18:16] = { 1'h0, first[38:37] };
+            \$172 [31] = first[36];
+          end
+        10'h088:
+          begin
+            \$172 [15:0] = first[64:49];
+            \$172 [23:16] = { 5'h00, first[67:65] };
+          end
+        10'h090:
+          begin
+            \$172 [0] = holding;
+            \$172 [10:8] = { 1'h0, holding_plan };
+          end
+        10'h0a0:
+            \$172 [15:0] = tile_state_index_slot;
+        10'h0a4:
+            /* empty */;
+        10'h0b0:
+          begin
+            \$172 [15:0] = fixed_threshold;
+            \$172 [16] = fixed;
+          end
+        10'h0b4:
+          begin
+            \$172 [8:0] = intensity[8:0];
+            \$172 [13:12] = intensity[10:9];
+            \$172 [14] = intensity[11];
+            \$172 [15] = intensity[12];
+            \$172 [31:16] = intensity[28:13];
+          end
+        10'h0b8:
+            \$172 [8:0] = boundaries__0;
+        10'h0bc:
+            \$172 [8:0] = boundaries__1;
+        10'h0c0:
+            \$172 [8:0] = boundaries__2;
+        10'h0c4:
+            \$172 [15:0] = thresholds__0;
+        10'h0c8:
+            \$172 [15:0] = thresholds__1;
+        10'h0cc:
+            \$172 [15:0] = thresholds__2;
+        10'h0d0:
+            \$172 [15:0] = thresholds__3;
+        10'h100:
+          begin
+            \$172 [0] = status[0];
+            \$172 [1] = status[1];
+            \$172 [2] = status[2];
+            \$172 [3] = status[3];
+            \$172 [7:4] = status[7:4];
+          end
+        10'h110:
+          begin
+            \$172 [0] = status[42];
+            \$172 [1] = status[43];
+            \$172 [2] = status[44];
+            \$172 [3] = status[45];
+            \$172 [7:4] = status[49:46];
+          end
+        10'h120:
+          begin
+            \$172 [0] = status[84];
+            \$172 [1] = status[85];
+            \$172 [2] = status[86];
+            \$172 [3] = status[87];
+            \$172 [7:4] = status[91:88];
+          end
+        10'h130:
+          begin
+            \$172 [0] = status[126];
+            \$172 [1] = status[127];
+            \$172 [2] = status[128];
+            \$172 [3] = status[129];
+            \$172 [7:4] = status[133:130];
+          end
+        10'h104:
+            \$172 [16:0] = status[24:8];
+        10'h114:
+            \$172 [16:0] = status[66:50];
+        10'h124:
+            \$172 [16:0] = status[108:92];
+        10'h134:
+            \$172 [16:0] = status[150:134];
+        10'h108:
+            \$172 [16:0] = status[41:25];
+        10'h118:
+            \$172 [16:0] = status[83:67];
+        10'h128:
+            \$172 [16:0] = status[125:109];
+        10'h138:
+            \$172 [16:0] = status[167:151];
+      endcase
+    end
+    if (rst) begin
+      \$172  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$173  = 1'h0;
+    if (\$106 ) begin
+      casez (address[9:0])
+        10'h000:
+            \$173  = 1'h1;
+        10'h004:
+            \$173  = 1'h1;
+        10'h008:
+            \$173  = 1'h1;
+        10'h00c:
+            \$173  = 1'h1;
+        10'h010:
+            \$173  = 1'h1;
+        10'h014:
+            \$173  = 1'h1;
+        10'h018:
+            \$173  = 1'h1;
+        10'h01c:
+            \$173  = 1'h1;
+        10'h020:
+            \$173  = 1'h1;
+        10'h024:
+            \$173  = 1'h1;
+        10'h028:
+            \$173  = 1'h1;
+        10'h02c:
+            \$173  = 1'h1;
+        10'h030:
+            \$173  = 1'h1;
+        10'h034:
+            \$173  = 1'h1;
+        10'h040:
+            \$173  = 1'h1;
+        10'h044:
+            \$173  = 1'h1;
+        10'h048:
+            \$173  = 1'h1;
+        10'h04c:
+            \$173  = 1'h1;
+        10'h050:
+            \$173  = 1'h1;
+        10'h054:
+            \$173  = 1'h1;
+        10'h058:
+            \$173  = 1'h1;
+        10'h060:
+            \$173  = 1'h1;
+        10'h064:
+            \$173  = 1'h1;
+        10'h070:
+            \$173  = 1'h1;
+        10'h074:
+            \$173  = 1'h1;
+        10'h078:
+            \$173  = 1'h1;
+        10'h07c:
+            \$173  = 1'h1;
+        10'h080:
+            \$173  = 1'h1;
+        10'h084:
+            \$173  = 1'h1;
+        10'h088:
+            \$173  = 1'h1;
+        10'h090:
+            \$173  = 1'h1;
+        10'h0a0:
+            \$173  = 1'h1;
+        10'h0a4:
+            /* empty */;
+        10'h0b0:
+            \$173  = 1'h1;
+        10'h0b4:
+            \$173  = 1'h1;
+        10'h0b8:
+            \$173  = 1'h1;
+        10'h0bc:
+            \$173  = 1'h1;
+        10'h0c0:
+            \$173  = 1'h1;
+        10'h0c4:
+            \$173  = 1'h1;
+        10'h0c8:
+            \$173  = 1'h1;
+        10'h0cc:
+            \$173  = 1'h1;
+        10'h0d0:
+            \$173  = 1'h1;
+        10'h100:
+            \$173  = 1'h1;
+        10'h110:
+            \$173  = 1'h1;
+        10'h120:
+            \$173  = 1'h1;
+        10'h130:
+            \$173  = 1'h1;
+        10'h104:
+            \$173  = 1'h1;
+        10'h114:
+            \$173  = 1'h1;
+        10'h124:
+            \$173  = 1'h1;
+        10'h134:
+            \$173  = 1'h1;
+        10'h108:
+            \$173  = 1'h1;
+        10'h118:
+            \$173  = 1'h1;
+        10'h128:
+            \$173  = 1'h1;
+        10'h138:
+            \$173  = 1'h1;
+      endcase
+    end
+    if (rst) begin
+      \$173  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$174  = 1'h0;
+    if (\$106 ) begin
       casez (address[9:0])
         10'h000:
             /* empty */;
@@ -39921,6 +40980,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
             /* empty */;
         10'h030:
             /* empty */;
+        10'h034:
+            /* empty */;
         10'h040:
             /* empty */;
         10'h044:
@@ -39932,6 +40993,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
         10'h050:
             /* empty */;
         10'h054:
+            /* empty */;
+        10'h058:
             /* empty */;
         10'h060:
             /* empty */;
@@ -39956,6 +41019,24 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
         10'h0a0:
             /* empty */;
         10'h0a4:
+            /* empty */;
+        10'h0b0:
+            /* empty */;
+        10'h0b4:
+            /* empty */;
+        10'h0b8:
+            /* empty */;
+        10'h0bc:
+            /* empty */;
+        10'h0c0:
+            /* empty */;
+        10'h0c4:
+            /* empty */;
+        10'h0c8:
+            /* empty */;
+        10'h0cc:
+            /* empty */;
+        10'h0d0:
             /* empty */;
         10'h100:
             /* empty */;
@@ -39982,181 +41063,619 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
         10'h138:
             /* empty */;
         10'h210:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h214:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h218:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h21c:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h220:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h224:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h228:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h22c:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h230:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h234:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h238:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h23c:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h240:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h244:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h248:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h24c:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h250:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h254:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h258:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h25c:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h260:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h264:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h268:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h26c:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h270:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h274:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h278:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h27c:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h280:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h284:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h288:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h28c:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h290:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h294:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h298:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h29c:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h2a0:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2a4:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h2a8:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2ac:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h2b0:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2b4:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h2b8:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2bc:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h2c0:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2c4:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2c8:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2cc:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2d0:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2d4:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2d8:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
         10'h2dc:
-            \$137  = 1'h1;
+            \$174  = 1'h1;
         10'h2e0:
-            \$137  = 1'h0;
+            \$174  = 1'h1;
+        10'h2e4:
+            \$174  = 1'h1;
+        10'h2e8:
+            \$174  = 1'h1;
+        10'h2ec:
+            \$174  = 1'h1;
+        10'h2f0:
+            \$174  = 1'h1;
+        10'h2f4:
+            \$174  = 1'h1;
+        10'h2f8:
+            \$174  = 1'h1;
+        10'h2fc:
+            \$174  = 1'h1;
+        10'h300:
+            \$174  = 1'h1;
+        10'h304:
+            \$174  = 1'h1;
+        10'h308:
+            \$174  = 1'h1;
+        10'h30c:
+            \$174  = 1'h1;
+        10'h310:
+            \$174  = 1'h1;
+        10'h314:
+            \$174  = 1'h1;
+        10'h318:
+            \$174  = 1'h1;
+        10'h31c:
+            \$174  = 1'h1;
+        10'h320:
+            \$174  = 1'h1;
+        10'h324:
+            \$174  = 1'h1;
+        10'h328:
+            \$174  = 1'h1;
+        10'h32c:
+            \$174  = 1'h1;
+        10'h330:
+            \$174  = 1'h1;
+        10'h334:
+            \$174  = 1'h1;
+        10'h338:
+            \$174  = 1'h1;
+        10'h33c:
+            \$174  = 1'h1;
+        10'h340:
+            \$174  = 1'h1;
+        10'h344:
+            \$174  = 1'h1;
+        10'h348:
+            \$174  = 1'h1;
+        10'h34c:
+            \$174  = 1'h1;
+        10'h350:
+            \$174  = 1'h1;
+        10'h354:
+            \$174  = 1'h1;
+        10'h358:
+            \$174  = 1'h1;
+        10'h35c:
+            \$174  = 1'h1;
+        10'h360:
+            \$174  = 1'h1;
+        10'h364:
+            \$174  = 1'h1;
+        10'h368:
+            \$174  = 1'h1;
       endcase
     end
     if (rst) begin
-      \$137  = 1'h0;
+      \$174  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$138  = address;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$175  = 1'h0;
+    if (\$106 ) begin
+      casez (address[9:0])
+        10'h000:
+            /* empty */;
+        10'h004:
+            /* empty */;
+        10'h008:
+            /* empty */;
+        10'h00c:
+            /* empty */;
+        10'h010:
+            /* empty */;
+        10'h014:
+            /* empty */;
+        10'h018:
+            /* empty */;
+        10'h01c:
+            /* empty */;
+        10'h020:
+            /* empty */;
+        10'h024:
+            /* empty */;
+        10'h028:
+            /* empty */;
+        10'h02c:
+            /* empty */;
+        10'h030:
+            /* empty */;
+        10'h034:
+            /* empty */;
+        10'h040:
+            /* empty */;
+        10'h044:
+            /* empty */;
+        10'h048:
+            /* empty */;
+        10'h04c:
+            /* empty */;
+        10'h050:
+            /* empty */;
+        10'h054:
+            /* empty */;
+        10'h058:
+            /* empty */;
+        10'h060:
+            /* empty */;
+        10'h064:
+            /* empty */;
+        10'h070:
+            /* empty */;
+        10'h074:
+            /* empty */;
+        10'h078:
+            /* empty */;
+        10'h07c:
+            /* empty */;
+        10'h080:
+            /* empty */;
+        10'h084:
+            /* empty */;
+        10'h088:
+            /* empty */;
+        10'h090:
+            /* empty */;
+        10'h0a0:
+            /* empty */;
+        10'h0a4:
+            \$175  = 1'h1;
+      endcase
+    end
+    if (rst) begin
+      \$175  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$176  = high_half;
+    if (\$106 ) begin
+      casez (address[9:0])
+        10'h000:
+            /* empty */;
+        10'h004:
+            /* empty */;
+        10'h008:
+            /* empty */;
+        10'h00c:
+            /* empty */;
+        10'h010:
+            /* empty */;
+        10'h014:
+            /* empty */;
+        10'h018:
+            /* empty */;
+        10'h01c:
+            /* empty */;
+        10'h020:
+            /* empty */;
+        10'h024:
+            /* empty */;
+        10'h028:
+            /* empty */;
+        10'h02c:
+            /* empty */;
+        10'h030:
+            /* empty */;
+        10'h034:
+            /* empty */;
+        10'h040:
+            /* empty */;
+        10'h044:
+            /* empty */;
+        10'h048:
+            /* empty */;
+        10'h04c:
+            /* empty */;
+        10'h050:
+            /* empty */;
+        10'h054:
+            /* empty */;
+        10'h058:
+            /* empty */;
+        10'h060:
+            /* empty */;
+        10'h064:
+            /* empty */;
+        10'h070:
+            /* empty */;
+        10'h074:
+            /* empty */;
+        10'h078:
+            /* empty */;
+        10'h07c:
+            /* empty */;
+        10'h080:
+            /* empty */;
+        10'h084:
+            /* empty */;
+        10'h088:
+            /* empty */;
+        10'h090:
+            /* empty */;
+        10'h0a0:
+            /* empty */;
+        10'h0a4:
+            /* empty */;
+        10'h0b0:
+            /* empty */;
+        10'h0b4:
+            /* empty */;
+        10'h0b8:
+            /* empty */;
+        10'h0bc:
+            /* empty */;
+        10'h0c0:
+            /* empty */;
+        10'h0c4:
+            /* empty */;
+        10'h0c8:
+            /* empty */;
+        10'h0cc:
+            /* empty */;
+        10'h0d0:
+            /* empty */;
+        10'h100:
+            /* empty */;
+        10'h110:
+            /* empty */;
+        10'h120:
+            /* empty */;
+        10'h130:
+            /* empty */;
+        10'h104:
+            /* empty */;
+        10'h114:
+            /* empty */;
+        10'h124:
+            /* empty */;
+        10'h134:
+            /* empty */;
+        10'h108:
+            /* empty */;
+        10'h118:
+            /* empty */;
+        10'h128:
+            /* empty */;
+        10'h138:
+            /* empty */;
+        10'h210:
+            \$176  = 1'h0;
+        10'h214:
+            \$176  = 1'h1;
+        10'h218:
+            \$176  = 1'h0;
+        10'h21c:
+            \$176  = 1'h1;
+        10'h220:
+            \$176  = 1'h0;
+        10'h224:
+            \$176  = 1'h1;
+        10'h228:
+            \$176  = 1'h0;
+        10'h22c:
+            \$176  = 1'h1;
+        10'h230:
+            \$176  = 1'h0;
+        10'h234:
+            \$176  = 1'h1;
+        10'h238:
+            \$176  = 1'h0;
+        10'h23c:
+            \$176  = 1'h1;
+        10'h240:
+            \$176  = 1'h0;
+        10'h244:
+            \$176  = 1'h1;
+        10'h248:
+            \$176  = 1'h0;
+        10'h24c:
+            \$176  = 1'h1;
+        10'h250:
+            \$176  = 1'h0;
+        10'h254:
+            \$176  = 1'h1;
+        10'h258:
+            \$176  = 1'h0;
+        10'h25c:
+            \$176  = 1'h1;
+        10'h260:
+            \$176  = 1'h0;
+        10'h264:
+            \$176  = 1'h1;
+        10'h268:
+            \$176  = 1'h0;
+        10'h26c:
+            \$176  = 1'h1;
+        10'h270:
+            \$176  = 1'h0;
+        10'h274:
+            \$176  = 1'h1;
+        10'h278:
+            \$176  = 1'h0;
+        10'h27c:
+            \$176  = 1'h1;
+        10'h280:
+            \$176  = 1'h0;
+        10'h284:
+            \$176  = 1'h1;
+        10'h288:
+            \$176  = 1'h0;
+        10'h28c:
+            \$176  = 1'h1;
+        10'h290:
+            \$176  = 1'h0;
+        10'h294:
+            \$176  = 1'h1;
+        10'h298:
+            \$176  = 1'h0;
+        10'h29c:
+            \$176  = 1'h1;
+        10'h2a0:
+            \$176  = 1'h0;
+        10'h2a4:
+            \$176  = 1'h1;
+        10'h2a8:
+            \$176  = 1'h0;
+        10'h2ac:
+            \$176  = 1'h1;
+        10'h2b0:
+            \$176  = 1'h0;
+        10'h2b4:
+            \$176  = 1'h1;
+        10'h2b8:
+            \$176  = 1'h0;
+        10'h2bc:
+            \$176  = 1'h1;
+        10'h2c0:
+            \$176  = 1'h0;
+        10'h2c4:
+            \$176  = 1'h1;
+        10'h2c8:
+            \$176  = 1'h0;
+        10'h2cc:
+            \$176  = 1'h1;
+        10'h2d0:
+            \$176  = 1'h0;
+        10'h2d4:
+            \$176  = 1'h1;
+        10'h2d8:
+            \$176  = 1'h0;
+        10'h2dc:
+            \$176  = 1'h1;
+        10'h2e0:
+            \$176  = 1'h0;
+        10'h2e4:
+            \$176  = 1'h1;
+        10'h2e8:
+            \$176  = 1'h0;
+        10'h2ec:
+            \$176  = 1'h1;
+        10'h2f0:
+            \$176  = 1'h0;
+        10'h2f4:
+            \$176  = 1'h1;
+        10'h2f8:
+            \$176  = 1'h0;
+        10'h2fc:
+            \$176  = 1'h1;
+        10'h300:
+            \$176  = 1'h0;
+        10'h304:
+            \$176  = 1'h1;
+        10'h308:
+            \$176  = 1'h0;
+        10'h30c:
+            \$176  = 1'h1;
+        10'h310:
+            \$176  = 1'h0;
+        10'h314:
+            \$176  = 1'h1;
+        10'h318:
+            \$176  = 1'h0;
+        10'h31c:
+            \$176  = 1'h1;
+        10'h320:
+            \$176  = 1'h0;
+        10'h324:
+            \$176  = 1'h1;
+        10'h328:
+            \$176  = 1'h0;
+        10'h32c:
+            \$176  = 1'h1;
+        10'h330:
+            \$176  = 1'h0;
+        10'h334:
+            \$176  = 1'h1;
+        10'h338:
+            \$176  = 1'h0;
+        10'h33c:
+            \$176  = 1'h1;
+        10'h340:
+            \$176  = 1'h0;
+        10'h344:
+            \$176  = 1'h1;
+        10'h348:
+            \$176  = 1'h0;
+        10'h34c:
+            \$176  = 1'h0;
+        10'h350:
+            \$176  = 1'h0;
+        10'h354:
+            \$176  = 1'h0;
+        10'h358:
+            \$176  = 1'h0;
+        10'h35c:
+            \$176  = 1'h0;
+        10'h360:
+            \$176  = 1'h0;
+        10'h364:
+            \$176  = 1'h1;
+        10'h368:
+            \$176  = 1'h0;
+      endcase
+    end
+    if (rst) begin
+      \$176  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$177  = address;
     casez (read_state)
       3'h0:
-          if (\$89 ) begin
-            \$138  = ar__payload;
+          if (\$107 ) begin
+            \$177  = ar__payload;
           end
     endcase
     if (rst) begin
-      \$138  = 20'h00000;
+      \$177  = 20'h00000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$139  = read_state;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$178  = read_state;
     casez (read_state)
       3'h0:
-          if (\$89 ) begin
-            \$139  = 3'h1;
+          if (\$107 ) begin
+            \$178  = 3'h1;
           end
       3'h1:
-          \$139  = 3'h2;
+          \$178  = 3'h2;
       3'h2:
         begin
-          \$139  = 3'h3;
+          \$178  = 3'h3;
           if (is_counter) begin
-            if (\$92 ) begin
-              \$139  = 3'h2;
+            if (\$110 ) begin
+              \$178  = 3'h2;
             end
           end
           if (is_state) begin
-            \$139  = 3'h4;
+            \$178  = 3'h4;
           end
         end
       3'h4:
           if (state_done) begin
-            \$139  = 3'h3;
+            \$178  = 3'h3;
           end
       3'h3:
           if (r__ready) begin
-            \$139  = 3'h0;
+            \$178  = 3'h0;
           end
     endcase
     if (rst) begin
-      \$139  = 3'h0;
+      \$178  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$140  = state_index;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$179  = state_index;
     casez (read_state)
       3'h0:
           /* empty */;
       3'h1:
-          \$140  = tile_state_index_slot[9:0];
+          \$179  = tile_state_index_slot[9:0];
     endcase
     if (rst) begin
-      \$140  = 10'h000;
+      \$179  = 10'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$141  = r__payload;
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$180  = r__payload;
     casez (read_state)
       3'h0:
           /* empty */;
@@ -40164,21 +41683,21 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
           /* empty */;
       3'h2:
         begin
-          \$141 [31:0] = \word$119 ;
-          \$141 [33:32] = \$90 ;
+          \$180 [31:0] = \word$152 ;
+          \$180 [33:32] = \$108 ;
           if (is_counter) begin
-            \$141 [31:0] = \$91 ;
-            \$141 [33:32] = 2'h0;
+            \$180 [31:0] = \$109 ;
+            \$180 [33:32] = 2'h0;
           end
         end
       3'h4:
         begin
-          \$141 [31:0] = state;
-          \$141 [33:32] = 2'h0;
+          \$180 [31:0] = state;
+          \$180 [33:32] = 2'h0;
         end
     endcase
     if (rst) begin
-      \$141  = 34'h000000000;
+      \$180  = 34'h000000000;
     end
   end
   assign \error__0__payload$1  = error__0__payload;
@@ -40210,8 +41729,20 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign memory_latency_cycles = memory_latency;
   assign link_latency_cycles = link_latency;
   assign link_interval_cycles = link_interval;
+  assign link_interval_fraction = link_fraction;
+  assign link_header_interval_cycles = link_header_interval;
+  assign link_header_interval_fraction = link_header_fraction;
+  assign mca_control_fixed = fixed;
+  assign mca_control_threshold = fixed_threshold;
+  assign mca_boundary_0_intensity = boundaries__0;
+  assign mca_boundary_1_intensity = boundaries__1;
+  assign mca_boundary_2_intensity = boundaries__2;
+  assign mca_threshold_0_accesses = thresholds__0;
+  assign mca_threshold_1_accesses = thresholds__1;
+  assign mca_threshold_2_accesses = thresholds__2;
+  assign mca_threshold_3_accesses = thresholds__3;
   assign hold_timeout_cycles = hold_timeout;
-  assign i__payload = { word, \$94  };
+  assign i__payload = { word, \$112  };
   assign \error__0__payload.cause  = error__0__payload[3:0];
   assign \error__0__payload.address  = error__0__payload[35:4];
   assign \error__0__payload.tile  = error__0__payload[67:36];
@@ -40400,6 +41931,23 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \events.forced_accesses  = events[35];
   assign \events.tiles_full  = events[36];
   assign \events.commands_fired  = events[37];
+  assign \events.compute_issues  = events[38];
+  assign \events.communication_issues  = events[39];
+  assign \events.communication_holds  = events[40];
+  assign \events.occupancy_0  = events[41];
+  assign \events.occupancy_1_4  = events[42];
+  assign \events.occupancy_5_9  = events[43];
+  assign \events.occupancy_10_14  = events[44];
+  assign \events.occupancy_15_19  = events[45];
+  assign \events.occupancy_20_29  = events[46];
+  assign \events.occupancy_30_39  = events[47];
+  assign \events.occupancy_40  = events[48];
+  assign \events.dram_activates  = events[49];
+  assign \events.dram_precharges  = events[50];
+  assign \events.dram_refreshes  = events[51];
+  assign \events.dram_reads  = events[52];
+  assign \events.dram_writes  = events[53];
+  assign \events.dram_updates  = events[54];
   assign \events$31.producer_read_bytes  = events[3:0];
   assign \events$31.producer_write_bytes  = events[7:4];
   assign \events$31.remote_write_bytes  = events[11:8];
@@ -40420,6 +41968,23 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \events$31.forced_accesses  = events[35];
   assign \events$31.tiles_full  = events[36];
   assign \events$31.commands_fired  = events[37];
+  assign \events$31.compute_issues  = events[38];
+  assign \events$31.communication_issues  = events[39];
+  assign \events$31.communication_holds  = events[40];
+  assign \events$31.occupancy_0  = events[41];
+  assign \events$31.occupancy_1_4  = events[42];
+  assign \events$31.occupancy_5_9  = events[43];
+  assign \events$31.occupancy_10_14  = events[44];
+  assign \events$31.occupancy_15_19  = events[45];
+  assign \events$31.occupancy_20_29  = events[46];
+  assign \events$31.occupancy_30_39  = events[47];
+  assign \events$31.occupancy_40  = events[48];
+  assign \events$31.dram_activates  = events[49];
+  assign \events$31.dram_precharges  = events[50];
+  assign \events$31.dram_refreshes  = events[51];
+  assign \events$31.dram_reads  = events[52];
+  assign \events$31.dram_writes  = events[53];
+  assign \events$31.dram_updates  = events[54];
   assign \levels.tracker_occupancy  = levels[8:0];
   assign \levels.tracker_high_water  = levels[17:9];
   assign \levels.overflow_occupancy  = levels[28:18];
@@ -40430,9 +41995,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \levels$33.overflow_high_water  = levels[39:29];
   assign \first_read__payload.stamp  = first_read__payload;
   assign \first_read__payload$37.stamp  = first_read__payload;
-  assign \i__payload.table  = \$94 [2:0];
-  assign \i__payload.entry  = \$94 [18:3];
-  assign \i__payload.word  = \$94 [22:19];
+  assign \i__payload.table  = \$112 [2:0];
+  assign \i__payload.entry  = \$112 [18:3];
+  assign \i__payload.word  = \$112 [22:19];
   assign \i__payload.data  = word;
   assign \control__payload.snapshot  = control__payload[0];
   assign \control__payload.clear  = control__payload[1];
@@ -40448,18 +42013,23 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \first.tile.slot  = first[48:39];
   assign \first.tile.wg  = first[64:49];
   assign \first.tile.wf  = first[67:65];
+  assign \intensity.intensity  = intensity[8:0];
+  assign \intensity.level  = intensity[10:9];
+  assign \intensity.measuring  = intensity[11];
+  assign \intensity.complete  = intensity[12];
+  assign \intensity.threshold  = intensity[28:13];
   assign \ar__payload.addr  = ar__payload;
   assign \r__payload.data  = r__payload[31:0];
   assign \r__payload.resp  = r__payload[33:32];
   assign control__payload[1] = word[1];
   assign control__payload[0] = word[0];
-  assign \$39  = \address$88 [19];
+  assign \$48  = \address$112 [19];
 endmodule
 
 module \t3_node_axi.registers.collector (rst, error__0__valid, error__1__valid, error__2__valid, error__3__valid, error__4__valid, error__5__valid, clear_count, error__0__payload, error__2__payload, error__3__payload, error__4__payload, error__1__payload, error__5__payload, clear, status, reported, first_valid, first, count, clk
 );
-  reg \$auto$verilog_backend.cc:2355:dump_module$60 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$60 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$62 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$62 <= 1'b0;
   wire [15:0] \$1 ;
   wire [15:0] \$10 ;
   wire [15:0] \$11 ;
@@ -40643,21 +42213,21 @@ module \t3_node_axi.registers.collector (rst, error__0__valid, error__1__valid, 
   always @(posedge clk)
     count <= \$34 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$30  = \$21 ;
     if (rst) begin
       \$30  = 14'h0000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$31  = \$26 [2:0];
     if (rst) begin
       \$31  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$32  = first_valid;
     if (\$27 ) begin
       \$32  = \$28 ;
@@ -40667,7 +42237,7 @@ module \t3_node_axi.registers.collector (rst, error__0__valid, error__1__valid, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$33  = first;
     if (\$27 ) begin
       if (error__5__valid) begin
@@ -40694,7 +42264,7 @@ module \t3_node_axi.registers.collector (rst, error__0__valid, error__1__valid, 
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$34  = \$29 [31:0];
     if (rst) begin
       \$34  = 32'd0;
@@ -40773,125 +42343,176 @@ module \t3_node_axi.registers.collector (rst, error__0__valid, error__1__valid, 
 endmodule
 
 module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, done, value, events, levels, first_read__payload, control__payload, control__valid, shadow_read__addr, cycle, ready, errors, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$61 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$61 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$63 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$63 <= 1'b0;
   wire [24:0] \$1 ;
-  wire [5:0] \$10 ;
-  reg [4:0] \$100 ;
-  reg [4:0] \$101 ;
-  reg [4:0] \$102 ;
-  reg [4:0] \$103 ;
-  reg [8:0] \$104 ;
-  reg [8:0] \$105 ;
-  reg [10:0] \$106 ;
-  reg [10:0] \$107 ;
-  reg [23:0] \$108 ;
-  reg [23:0] \$109 ;
-  wire [8:0] \$11 ;
-  reg [28:0] \$110 ;
-  reg [10:0] \$111 ;
-  reg [10:0] \$112 ;
-  reg [63:0] \$113 ;
-  reg \$114 ;
-  reg \$115 ;
-  wire [5:0] \$12 ;
+  wire [6:0] \$10 ;
+  reg [5:0] \$100 ;
+  reg [5:0] \$101 ;
+  reg [5:0] \$102 ;
+  reg [5:0] \$103 ;
+  reg [5:0] \$104 ;
+  reg [5:0] \$105 ;
+  reg [5:0] \$106 ;
+  reg [5:0] \$107 ;
+  reg [5:0] \$108 ;
+  reg [5:0] \$109 ;
+  wire [9:0] \$11 ;
+  reg [5:0] \$110 ;
+  reg [5:0] \$111 ;
+  reg [5:0] \$112 ;
+  reg [5:0] \$113 ;
+  reg [5:0] \$114 ;
+  reg [5:0] \$115 ;
+  reg [5:0] \$116 ;
+  reg [5:0] \$117 ;
+  reg [5:0] \$118 ;
+  reg [5:0] \$119 ;
+  wire [6:0] \$12 ;
+  reg [5:0] \$120 ;
+  reg [5:0] \$121 ;
+  reg [5:0] \$122 ;
+  reg [5:0] \$123 ;
+  reg [5:0] \$124 ;
+  reg [5:0] \$125 ;
+  reg [5:0] \$126 ;
+  reg [5:0] \$127 ;
+  reg [5:0] \$128 ;
+  reg [5:0] \$129 ;
   wire [23:0] \$13 ;
-  wire [29:0] \$14 ;
+  reg [5:0] \$130 ;
+  reg [5:0] \$131 ;
+  reg [5:0] \$132 ;
+  reg [5:0] \$133 ;
+  reg [5:0] \$134 ;
+  reg [5:0] \$135 ;
+  reg [5:0] \$136 ;
+  reg [5:0] \$137 ;
+  reg [5:0] \$138 ;
+  reg [5:0] \$139 ;
+  wire [30:0] \$14 ;
+  reg [5:0] \$140 ;
+  reg [5:0] \$141 ;
+  reg [5:0] \$142 ;
+  reg [5:0] \$143 ;
+  reg [5:0] \$144 ;
+  reg [5:0] \$145 ;
+  reg [5:0] \$146 ;
+  reg [5:0] \$147 ;
+  reg [5:0] \$148 ;
+  reg [5:0] \$149 ;
   wire [23:0] \$15 ;
-  wire [8:0] \$16 ;
-  wire [8:0] \$17 ;
-  wire [8:0] \$18 ;
-  wire [8:0] \$19 ;
+  reg [5:0] \$150 ;
+  reg [5:0] \$151 ;
+  reg [5:0] \$152 ;
+  reg [5:0] \$153 ;
+  reg [5:0] \$154 ;
+  reg [8:0] \$155 ;
+  reg [8:0] \$156 ;
+  reg [10:0] \$157 ;
+  reg [10:0] \$158 ;
+  reg [23:0] \$159 ;
+  wire [9:0] \$16 ;
+  reg [23:0] \$160 ;
+  reg [29:0] \$161 ;
+  reg [11:0] \$162 ;
+  reg [11:0] \$163 ;
+  reg [63:0] \$164 ;
+  reg \$165 ;
+  reg \$166 ;
+  wire [9:0] \$17 ;
+  wire [9:0] \$18 ;
+  wire [9:0] \$19 ;
   wire [24:0] \$2 ;
-  wire [8:0] \$20 ;
-  wire [8:0] \$21 ;
-  wire [5:0] \$22 ;
-  wire [5:0] \$23 ;
-  wire [5:0] \$24 ;
-  wire [5:0] \$25 ;
-  wire [5:0] \$26 ;
-  wire [5:0] \$27 ;
-  wire [5:0] \$28 ;
-  wire [5:0] \$29 ;
-  wire [5:0] \$3 ;
-  wire [5:0] \$30 ;
-  wire [5:0] \$31 ;
-  wire [5:0] \$32 ;
-  wire [5:0] \$33 ;
-  wire [5:0] \$34 ;
-  wire [5:0] \$35 ;
-  wire [23:0] \$36 ;
-  wire [23:0] \$37 ;
-  wire \$38 ;
-  wire \$39 ;
+  wire [9:0] \$20 ;
+  wire [9:0] \$21 ;
+  wire [6:0] \$22 ;
+  wire [6:0] \$23 ;
+  wire [6:0] \$24 ;
+  wire [6:0] \$25 ;
+  wire [6:0] \$26 ;
+  wire [6:0] \$27 ;
+  wire [6:0] \$28 ;
+  wire [6:0] \$29 ;
+  wire [6:0] \$3 ;
+  wire [6:0] \$30 ;
+  wire [6:0] \$31 ;
+  wire [6:0] \$32 ;
+  wire [6:0] \$33 ;
+  wire [6:0] \$34 ;
+  wire [6:0] \$35 ;
+  wire [6:0] \$36 ;
+  wire [6:0] \$37 ;
+  wire [6:0] \$38 ;
+  wire [6:0] \$39 ;
   wire \$4 ;
-  wire \$40 ;
-  wire [63:0] \$41 ;
-  wire [64:0] \$42 ;
-  wire \$43 ;
-  wire \$44 ;
-  wire \$45 ;
-  wire \$46 ;
-  reg [23:0] \$47 ;
-  reg \$48 ;
-  reg [23:0] \$49 ;
+  wire [6:0] \$40 ;
+  wire [6:0] \$41 ;
+  wire [6:0] \$42 ;
+  wire [6:0] \$43 ;
+  wire [6:0] \$44 ;
+  wire [6:0] \$45 ;
+  wire [6:0] \$46 ;
+  wire [6:0] \$47 ;
+  wire [6:0] \$48 ;
+  wire [6:0] \$49 ;
   wire \$5 ;
-  reg [4:0] \$50 ;
-  reg \$51 ;
-  reg [3:0] \$52 ;
-  reg \$53 ;
-  reg [23:0] \$54 ;
-  reg [23:0] \$55 ;
-  reg [4:0] \$56 ;
-  reg [4:0] \$57 ;
-  reg [7:0] \$58 ;
-  reg [7:0] \$59 ;
+  wire [6:0] \$50 ;
+  wire [6:0] \$51 ;
+  wire [6:0] \$52 ;
+  wire [23:0] \$53 ;
+  wire [23:0] \$54 ;
+  wire \$55 ;
+  wire \$56 ;
+  wire \$57 ;
+  wire [63:0] \$58 ;
+  wire [64:0] \$59 ;
   wire \$6 ;
-  reg [4:0] \$60 ;
-  reg [4:0] \$61 ;
-  reg [28:0] \$62 ;
-  reg [28:0] \$63 ;
-  reg [7:0] \$64 ;
-  reg [7:0] \$65 ;
-  reg [7:0] \$66 ;
-  reg [7:0] \$67 ;
-  reg [7:0] \$68 ;
-  reg [7:0] \$69 ;
+  wire \$60 ;
+  wire \$61 ;
+  wire \$62 ;
+  wire \$63 ;
+  reg [23:0] \$64 ;
+  reg \$65 ;
+  reg [23:0] \$66 ;
+  reg [5:0] \$67 ;
+  reg \$68 ;
+  reg [3:0] \$69 ;
   wire \$7 ;
-  reg [7:0] \$70 ;
-  reg [7:0] \$71 ;
-  reg [7:0] \$72 ;
-  reg [7:0] \$73 ;
-  reg [7:0] \$74 ;
-  reg [7:0] \$75 ;
-  reg [4:0] \$76 ;
-  reg [4:0] \$77 ;
-  reg [4:0] \$78 ;
-  reg [4:0] \$79 ;
+  reg \$70 ;
+  reg [23:0] \$71 ;
+  reg [23:0] \$72 ;
+  reg [5:0] \$73 ;
+  reg [5:0] \$74 ;
+  reg [8:0] \$75 ;
+  reg [8:0] \$76 ;
+  reg [5:0] \$77 ;
+  reg [5:0] \$78 ;
+  reg [29:0] \$79 ;
   wire \$8 ;
-  reg [4:0] \$80 ;
-  reg [4:0] \$81 ;
-  reg [4:0] \$82 ;
-  reg [4:0] \$83 ;
-  reg [4:0] \$84 ;
-  reg [4:0] \$85 ;
-  reg [4:0] \$86 ;
-  reg [4:0] \$87 ;
-  reg [4:0] \$88 ;
-  reg [4:0] \$89 ;
+  reg [29:0] \$80 ;
+  reg [8:0] \$81 ;
+  reg [8:0] \$82 ;
+  reg [8:0] \$83 ;
+  reg [8:0] \$84 ;
+  reg [8:0] \$85 ;
+  reg [8:0] \$86 ;
+  reg [8:0] \$87 ;
+  reg [8:0] \$88 ;
+  reg [8:0] \$89 ;
   wire \$9 ;
-  reg [4:0] \$90 ;
-  reg [4:0] \$91 ;
-  reg [4:0] \$92 ;
-  reg [4:0] \$93 ;
-  reg [4:0] \$94 ;
-  reg [4:0] \$95 ;
-  reg [4:0] \$96 ;
-  reg [4:0] \$97 ;
-  reg [4:0] \$98 ;
-  reg [4:0] \$99 ;
-  reg [10:0] adding = 11'h000;
-  wire [4:0] \adding.index ;
+  reg [8:0] \$90 ;
+  reg [8:0] \$91 ;
+  reg [8:0] \$92 ;
+  reg [5:0] \$93 ;
+  reg [5:0] \$94 ;
+  reg [5:0] \$95 ;
+  reg [5:0] \$96 ;
+  reg [5:0] \$97 ;
+  reg [5:0] \$98 ;
+  reg [5:0] \$99 ;
+  reg [11:0] adding = 12'h000;
+  wire [5:0] \adding.index ;
   wire \adding.keep ;
   wire [3:0] \adding.round ;
   wire \adding.round.asked ;
@@ -40900,36 +42521,53 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   wire \adding.round.zeroing ;
   wire \adding.valid ;
   reg any_measured = 1'h0;
-  reg [4:0] aside_commands_fired = 5'h00;
-  reg [4:0] aside_commits = 5'h00;
-  reg [4:0] aside_communication_queue_stall = 5'h00;
-  reg [4:0] aside_compute_queue_stall = 5'h00;
-  reg [4:0] aside_cycles = 5'h00;
-  reg [4:0] aside_dma_packets = 5'h00;
-  reg [7:0] aside_dma_read_bytes = 8'h00;
-  reg [4:0] aside_dma_stall = 5'h00;
-  reg [7:0] aside_errors = 8'h00;
-  reg [4:0] aside_forced_accesses = 5'h00;
-  reg [7:0] aside_incoming_store_bytes = 8'h00;
-  reg [7:0] aside_incoming_update_bytes = 8'h00;
-  reg [4:0] aside_link_stall = 5'h00;
-  reg [4:0] aside_memory_busy = 5'h00;
+  reg [5:0] aside_commands_fired = 6'h00;
+  reg [5:0] aside_commits = 6'h00;
+  reg [5:0] aside_communication_holds = 6'h00;
+  reg [5:0] aside_communication_issues = 6'h00;
+  reg [5:0] aside_communication_queue_stall = 6'h00;
+  reg [5:0] aside_compute_issues = 6'h00;
+  reg [5:0] aside_compute_queue_stall = 6'h00;
+  reg [5:0] aside_cycles = 6'h00;
+  reg [5:0] aside_dma_packets = 6'h00;
+  reg [8:0] aside_dma_read_bytes = 9'h000;
+  reg [5:0] aside_dma_stall = 6'h00;
+  reg [5:0] aside_dram_activates = 6'h00;
+  reg [5:0] aside_dram_precharges = 6'h00;
+  reg [5:0] aside_dram_reads = 6'h00;
+  reg [5:0] aside_dram_refreshes = 6'h00;
+  reg [5:0] aside_dram_updates = 6'h00;
+  reg [5:0] aside_dram_writes = 6'h00;
+  reg [8:0] aside_errors = 9'h000;
+  reg [5:0] aside_forced_accesses = 6'h00;
+  reg [8:0] aside_incoming_store_bytes = 9'h000;
+  reg [8:0] aside_incoming_update_bytes = 9'h000;
+  reg [5:0] aside_link_stall = 6'h00;
+  reg [5:0] aside_memory_busy = 6'h00;
+  reg [5:0] aside_occupancy_0 = 6'h00;
+  reg [5:0] aside_occupancy_10_14 = 6'h00;
+  reg [5:0] aside_occupancy_15_19 = 6'h00;
+  reg [5:0] aside_occupancy_1_4 = 6'h00;
+  reg [5:0] aside_occupancy_20_29 = 6'h00;
+  reg [5:0] aside_occupancy_30_39 = 6'h00;
+  reg [5:0] aside_occupancy_40 = 6'h00;
+  reg [5:0] aside_occupancy_5_9 = 6'h00;
   reg [10:0] aside_overflow_high_water = 11'h000;
   reg [10:0] aside_overflow_occupancy = 11'h000;
-  reg [7:0] aside_producer_read_bytes = 8'h00;
-  reg [4:0] aside_producer_read_stall = 5'h00;
-  reg [7:0] aside_producer_write_bytes = 8'h00;
-  reg [4:0] aside_producer_write_stall = 5'h00;
-  reg [7:0] aside_remote_write_bytes = 8'h00;
-  reg [4:0] aside_rx_words = 5'h00;
-  reg [4:0] aside_tiles_full = 5'h00;
+  reg [8:0] aside_producer_read_bytes = 9'h000;
+  reg [5:0] aside_producer_read_stall = 6'h00;
+  reg [8:0] aside_producer_write_bytes = 9'h000;
+  reg [5:0] aside_producer_write_stall = 6'h00;
+  reg [8:0] aside_remote_write_bytes = 9'h000;
+  reg [5:0] aside_rx_words = 6'h00;
+  reg [5:0] aside_tiles_full = 6'h00;
   reg [8:0] aside_tracker_high_water = 9'h000;
   reg [8:0] aside_tracker_occupancy = 9'h000;
-  reg [4:0] aside_trigger_latency_count = 5'h00;
+  reg [5:0] aside_trigger_latency_count = 6'h00;
   reg [23:0] aside_trigger_latency_max = 24'h000000;
   reg [23:0] aside_trigger_latency_min = 24'h000000;
-  reg [28:0] aside_trigger_latency_sum = 29'h00000000;
-  reg [4:0] aside_tx_words = 5'h00;
+  reg [29:0] aside_trigger_latency_sum = 30'h00000000;
+  reg [5:0] aside_tx_words = 6'h00;
   reg busy = 1'h0;
   output clear_marks;
   wire clear_marks;
@@ -40953,20 +42591,37 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   wire done;
   input [2:0] errors;
   wire [2:0] errors;
-  input [37:0] events;
-  wire [37:0] events;
+  input [54:0] events;
+  wire [54:0] events;
   wire \events.commands_fired ;
   wire \events.commits ;
+  wire \events.communication_holds ;
+  wire \events.communication_issues ;
   wire \events.communication_queue_stall ;
+  wire \events.compute_issues ;
   wire \events.compute_queue_stall ;
   wire \events.dma_packets ;
   wire [3:0] \events.dma_read_bytes ;
   wire \events.dma_stall ;
+  wire \events.dram_activates ;
+  wire \events.dram_precharges ;
+  wire \events.dram_reads ;
+  wire \events.dram_refreshes ;
+  wire \events.dram_updates ;
+  wire \events.dram_writes ;
   wire \events.forced_accesses ;
   wire [3:0] \events.incoming_store_bytes ;
   wire [3:0] \events.incoming_update_bytes ;
   wire \events.link_stall ;
   wire \events.memory_busy ;
+  wire \events.occupancy_0 ;
+  wire \events.occupancy_10_14 ;
+  wire \events.occupancy_15_19 ;
+  wire \events.occupancy_1_4 ;
+  wire \events.occupancy_20_29 ;
+  wire \events.occupancy_30_39 ;
+  wire \events.occupancy_40 ;
+  wire \events.occupancy_5_9 ;
   wire [3:0] \events.producer_read_bytes ;
   wire \events.producer_read_stall ;
   wire [3:0] \events.producer_write_bytes ;
@@ -40981,7 +42636,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   wire [23:0] \first_read__payload.stamp ;
   input first_read__valid;
   wire first_read__valid;
-  wire [4:0] index;
+  wire [5:0] index;
   wire last;
   reg [23:0] latency = 24'h000000;
   reg [23:0] least = 24'h000000;
@@ -40993,55 +42648,72 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   wire [8:0] \levels.tracker_occupancy ;
   reg measured = 1'h0;
   reg [23:0] most = 24'h000000;
-  reg [28:0] part = 29'h00000000;
+  reg [29:0] part = 30'h00000000;
   output ready;
   reg ready = 1'h0;
   input rst;
   wire rst;
-  reg [4:0] running_commands_fired = 5'h00;
-  reg [4:0] running_commits = 5'h00;
-  reg [4:0] running_communication_queue_stall = 5'h00;
-  reg [4:0] running_compute_queue_stall = 5'h00;
-  reg [4:0] running_cycles = 5'h00;
-  reg [4:0] running_dma_packets = 5'h00;
-  reg [7:0] running_dma_read_bytes = 8'h00;
-  reg [4:0] running_dma_stall = 5'h00;
-  reg [7:0] running_errors = 8'h00;
-  reg [4:0] running_forced_accesses = 5'h00;
-  reg [7:0] running_incoming_store_bytes = 8'h00;
-  reg [7:0] running_incoming_update_bytes = 8'h00;
-  reg [4:0] running_link_stall = 5'h00;
-  reg [4:0] running_memory_busy = 5'h00;
-  reg [7:0] running_producer_read_bytes = 8'h00;
-  reg [4:0] running_producer_read_stall = 5'h00;
-  reg [7:0] running_producer_write_bytes = 8'h00;
-  reg [4:0] running_producer_write_stall = 5'h00;
-  reg [7:0] running_remote_write_bytes = 8'h00;
-  reg [4:0] running_rx_words = 5'h00;
-  reg [4:0] running_tiles_full = 5'h00;
-  reg [4:0] running_trigger_latency_count = 5'h00;
-  reg [28:0] running_trigger_latency_sum = 29'h00000000;
-  reg [4:0] running_tx_words = 5'h00;
-  input [4:0] shadow_read__addr;
-  wire [4:0] shadow_read__addr;
+  reg [5:0] running_commands_fired = 6'h00;
+  reg [5:0] running_commits = 6'h00;
+  reg [5:0] running_communication_holds = 6'h00;
+  reg [5:0] running_communication_issues = 6'h00;
+  reg [5:0] running_communication_queue_stall = 6'h00;
+  reg [5:0] running_compute_issues = 6'h00;
+  reg [5:0] running_compute_queue_stall = 6'h00;
+  reg [5:0] running_cycles = 6'h00;
+  reg [5:0] running_dma_packets = 6'h00;
+  reg [8:0] running_dma_read_bytes = 9'h000;
+  reg [5:0] running_dma_stall = 6'h00;
+  reg [5:0] running_dram_activates = 6'h00;
+  reg [5:0] running_dram_precharges = 6'h00;
+  reg [5:0] running_dram_reads = 6'h00;
+  reg [5:0] running_dram_refreshes = 6'h00;
+  reg [5:0] running_dram_updates = 6'h00;
+  reg [5:0] running_dram_writes = 6'h00;
+  reg [8:0] running_errors = 9'h000;
+  reg [5:0] running_forced_accesses = 6'h00;
+  reg [8:0] running_incoming_store_bytes = 9'h000;
+  reg [8:0] running_incoming_update_bytes = 9'h000;
+  reg [5:0] running_link_stall = 6'h00;
+  reg [5:0] running_memory_busy = 6'h00;
+  reg [5:0] running_occupancy_0 = 6'h00;
+  reg [5:0] running_occupancy_10_14 = 6'h00;
+  reg [5:0] running_occupancy_15_19 = 6'h00;
+  reg [5:0] running_occupancy_1_4 = 6'h00;
+  reg [5:0] running_occupancy_20_29 = 6'h00;
+  reg [5:0] running_occupancy_30_39 = 6'h00;
+  reg [5:0] running_occupancy_40 = 6'h00;
+  reg [5:0] running_occupancy_5_9 = 6'h00;
+  reg [8:0] running_producer_read_bytes = 9'h000;
+  reg [5:0] running_producer_read_stall = 6'h00;
+  reg [8:0] running_producer_write_bytes = 9'h000;
+  reg [5:0] running_producer_write_stall = 6'h00;
+  reg [8:0] running_remote_write_bytes = 9'h000;
+  reg [5:0] running_rx_words = 6'h00;
+  reg [5:0] running_tiles_full = 6'h00;
+  reg [5:0] running_trigger_latency_count = 6'h00;
+  reg [29:0] running_trigger_latency_sum = 30'h00000000;
+  reg [5:0] running_tx_words = 6'h00;
+  input [5:0] shadow_read__addr;
+  wire [5:0] shadow_read__addr;
   wire [63:0] shadow_read__data;
-  wire [4:0] shadow_write__addr;
+  wire [5:0] shadow_write__addr;
   (* init = 64'h0000000000000000 *)
   wire [63:0] shadow_write__data;
   wire shadow_write__en;
   wire start;
-  reg [4:0] step = 5'h00;
+  reg [5:0] step = 6'h00;
   reg [63:0] total = 64'h0000000000000000;
-  (* init = 5'h00 *)
-  wire [4:0] totals_read__addr;
+  (* init = 6'h00 *)
+  wire [5:0] totals_read__addr;
   wire [63:0] totals_read__data;
-  wire [4:0] totals_write__addr;
+  wire [5:0] totals_write__addr;
   wire [63:0] totals_write__data;
   wire totals_write__en;
   output [63:0] value;
   wire [63:0] value;
-  reg [10:0] writing = 11'h000;
-  wire [4:0] \writing.index ;
+  reg [11:0] writing = 12'h000;
+  wire [5:0] \writing.index ;
   wire \writing.keep ;
   wire [3:0] \writing.round ;
   wire \writing.round.asked ;
@@ -41050,14 +42722,14 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   wire \writing.round.zeroing ;
   wire \writing.valid ;
   reg zeroed = 1'h0;
-  reg [63:0] shadow [29:0];
+  reg [63:0] shadow [46:0];
 `ifndef SYNTHESIS
   integer shadow_word;
-  initial for (shadow_word = 0; shadow_word <= 29; shadow_word = shadow_word + 1) shadow [shadow_word] = 0;
+  initial for (shadow_word = 0; shadow_word <= 46; shadow_word = shadow_word + 1) shadow [shadow_word] = 0;
 `endif
   always @(posedge clk) begin
     if (shadow_write__en)
-      shadow[writing[5:1]] <= total;
+      shadow[writing[6:1]] <= total;
   end
   reg [63:0] _0_;
 `ifndef SYNTHESIS
@@ -41067,14 +42739,14 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
     _0_ <= shadow[shadow_read__addr];
   end
   assign value = _0_;
-  reg [63:0] totals [29:0];
+  reg [63:0] totals [46:0];
 `ifndef SYNTHESIS
   integer totals_word;
-  initial for (totals_word = 0; totals_word <= 29; totals_word = totals_word + 1) totals [totals_word] = 0;
+  initial for (totals_word = 0; totals_word <= 46; totals_word = totals_word + 1) totals [totals_word] = 0;
 `endif
   always @(posedge clk) begin
     if (writing[0])
-      totals[writing[5:1]] <= totals_write__data;
+      totals[writing[6:1]] <= totals_write__data;
   end
   reg [63:0] _1_;
 `ifndef SYNTHESIS
@@ -41119,920 +42791,1379 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   assign \$33  = running_forced_accesses + events[35];
   assign \$34  = running_tiles_full + events[36];
   assign \$35  = running_commands_fired + events[37];
-  assign \$36  = any_measured ? least : 24'h000000;
-  assign \$37  = any_measured ? most : 24'h000000;
-  assign \$38  = step < 5'h18;
-  assign \$39  = ~ current[0];
-  assign \$40  = \$38  & \$39 ;
-  assign \$41  = adding[6] ? totals_read__data : 64'h0000000000000000;
-  assign \$42  = \$41  + part;
-  assign last = step == 5'h1d;
-  assign \$43  = last & control__valid;
-  assign \$44  = ~ busy;
-  assign start = \$43  & \$44 ;
+  assign \$36  = running_compute_issues + events[38];
+  assign \$37  = running_communication_issues + events[39];
+  assign \$38  = running_communication_holds + events[40];
+  assign \$39  = running_occupancy_0 + events[41];
+  assign \$40  = running_occupancy_1_4 + events[42];
+  assign \$41  = running_occupancy_5_9 + events[43];
+  assign \$42  = running_occupancy_10_14 + events[44];
+  assign \$43  = running_occupancy_15_19 + events[45];
+  assign \$44  = running_occupancy_20_29 + events[46];
+  assign \$45  = running_occupancy_30_39 + events[47];
+  assign \$46  = running_occupancy_40 + events[48];
+  assign \$47  = running_dram_activates + events[49];
+  assign \$48  = running_dram_precharges + events[50];
+  assign \$49  = running_dram_refreshes + events[51];
+  assign \$50  = running_dram_reads + events[52];
+  assign \$51  = running_dram_writes + events[53];
+  assign \$52  = running_dram_updates + events[54];
+  assign \$53  = any_measured ? least : 24'h000000;
+  assign \$54  = any_measured ? most : 24'h000000;
+  assign \$55  = step < 6'h29;
+  assign \$56  = ~ current[0];
+  assign \$57  = \$55  & \$56 ;
+  assign \$58  = adding[7] ? totals_read__data : 64'h0000000000000000;
+  assign \$59  = \$58  + part;
+  assign last = step == 6'h2e;
+  assign \$60  = last & control__valid;
+  assign \$61  = ~ busy;
+  assign start = \$60  & \$61 ;
   assign clear_marks = start & control__payload[1];
-  assign totals_write__data = writing[10] ? 64'h0000000000000000 : total;
-  assign \$45  = writing[9] | writing[7];
-  assign shadow_write__en = writing[0] & \$45 ;
-  assign \$46  = writing[5:1] == 5'h1d;
-  assign finished = writing[0] & \$46 ;
-  assign done = finished & writing[8];
+  assign totals_write__data = writing[11] ? 64'h0000000000000000 : total;
+  assign \$62  = writing[10] | writing[8];
+  assign shadow_write__en = writing[0] & \$62 ;
+  assign \$63  = writing[6:1] == 6'h2e;
+  assign finished = writing[0] & \$63 ;
+  assign done = finished & writing[9];
   always @(posedge clk)
-    cycle <= \$47 ;
+    cycle <= \$64 ;
   always @(posedge clk)
-    measured <= \$48 ;
+    measured <= \$65 ;
   always @(posedge clk)
-    latency <= \$49 ;
+    latency <= \$66 ;
   always @(posedge clk)
-    step <= \$50 ;
+    step <= \$67 ;
   always @(posedge clk)
-    busy <= \$51 ;
+    busy <= \$68 ;
   always @(posedge clk)
-    current <= \$52 ;
+    current <= \$69 ;
   always @(posedge clk)
-    any_measured <= \$53 ;
+    any_measured <= \$70 ;
   always @(posedge clk)
-    least <= \$54 ;
+    least <= \$71 ;
   always @(posedge clk)
-    most <= \$55 ;
+    most <= \$72 ;
   always @(posedge clk)
-    running_cycles <= \$56 ;
+    running_cycles <= \$73 ;
   always @(posedge clk)
-    aside_cycles <= \$57 ;
+    aside_cycles <= \$74 ;
   always @(posedge clk)
-    running_errors <= \$58 ;
+    running_errors <= \$75 ;
   always @(posedge clk)
-    aside_errors <= \$59 ;
+    aside_errors <= \$76 ;
   always @(posedge clk)
-    running_trigger_latency_count <= \$60 ;
+    running_trigger_latency_count <= \$77 ;
   always @(posedge clk)
-    aside_trigger_latency_count <= \$61 ;
+    aside_trigger_latency_count <= \$78 ;
   always @(posedge clk)
-    running_trigger_latency_sum <= \$62 ;
+    running_trigger_latency_sum <= \$79 ;
   always @(posedge clk)
-    aside_trigger_latency_sum <= \$63 ;
+    aside_trigger_latency_sum <= \$80 ;
   always @(posedge clk)
-    running_producer_read_bytes <= \$64 ;
+    running_producer_read_bytes <= \$81 ;
   always @(posedge clk)
-    aside_producer_read_bytes <= \$65 ;
+    aside_producer_read_bytes <= \$82 ;
   always @(posedge clk)
-    running_producer_write_bytes <= \$66 ;
+    running_producer_write_bytes <= \$83 ;
   always @(posedge clk)
-    aside_producer_write_bytes <= \$67 ;
+    aside_producer_write_bytes <= \$84 ;
   always @(posedge clk)
-    running_remote_write_bytes <= \$68 ;
+    running_remote_write_bytes <= \$85 ;
   always @(posedge clk)
-    aside_remote_write_bytes <= \$69 ;
+    aside_remote_write_bytes <= \$86 ;
   always @(posedge clk)
-    running_incoming_update_bytes <= \$70 ;
+    running_incoming_update_bytes <= \$87 ;
   always @(posedge clk)
-    aside_incoming_update_bytes <= \$71 ;
+    aside_incoming_update_bytes <= \$88 ;
   always @(posedge clk)
-    running_incoming_store_bytes <= \$72 ;
+    running_incoming_store_bytes <= \$89 ;
   always @(posedge clk)
-    aside_incoming_store_bytes <= \$73 ;
+    aside_incoming_store_bytes <= \$90 ;
   always @(posedge clk)
-    running_dma_read_bytes <= \$74 ;
+    running_dma_read_bytes <= \$91 ;
   always @(posedge clk)
-    aside_dma_read_bytes <= \$75 ;
+    aside_dma_read_bytes <= \$92 ;
   always @(posedge clk)
-    running_dma_packets <= \$76 ;
+    running_dma_packets <= \$93 ;
   always @(posedge clk)
-    aside_dma_packets <= \$77 ;
+    aside_dma_packets <= \$94 ;
   always @(posedge clk)
-    running_commits <= \$78 ;
+    running_commits <= \$95 ;
   always @(posedge clk)
-    aside_commits <= \$79 ;
+    aside_commits <= \$96 ;
   always @(posedge clk)
-    running_producer_write_stall <= \$80 ;
+    running_producer_write_stall <= \$97 ;
   always @(posedge clk)
-    aside_producer_write_stall <= \$81 ;
+    aside_producer_write_stall <= \$98 ;
   always @(posedge clk)
-    running_producer_read_stall <= \$82 ;
+    running_producer_read_stall <= \$99 ;
   always @(posedge clk)
-    aside_producer_read_stall <= \$83 ;
+    aside_producer_read_stall <= \$100 ;
   always @(posedge clk)
-    running_compute_queue_stall <= \$84 ;
+    running_compute_queue_stall <= \$101 ;
   always @(posedge clk)
-    aside_compute_queue_stall <= \$85 ;
+    aside_compute_queue_stall <= \$102 ;
   always @(posedge clk)
-    running_communication_queue_stall <= \$86 ;
+    running_communication_queue_stall <= \$103 ;
   always @(posedge clk)
-    aside_communication_queue_stall <= \$87 ;
+    aside_communication_queue_stall <= \$104 ;
   always @(posedge clk)
-    running_link_stall <= \$88 ;
+    running_link_stall <= \$105 ;
   always @(posedge clk)
-    aside_link_stall <= \$89 ;
+    aside_link_stall <= \$106 ;
   always @(posedge clk)
-    running_dma_stall <= \$90 ;
+    running_dma_stall <= \$107 ;
   always @(posedge clk)
-    aside_dma_stall <= \$91 ;
+    aside_dma_stall <= \$108 ;
   always @(posedge clk)
-    running_tx_words <= \$92 ;
+    running_tx_words <= \$109 ;
   always @(posedge clk)
-    aside_tx_words <= \$93 ;
+    aside_tx_words <= \$110 ;
   always @(posedge clk)
-    running_rx_words <= \$94 ;
+    running_rx_words <= \$111 ;
   always @(posedge clk)
-    aside_rx_words <= \$95 ;
+    aside_rx_words <= \$112 ;
   always @(posedge clk)
-    running_memory_busy <= \$96 ;
+    running_memory_busy <= \$113 ;
   always @(posedge clk)
-    aside_memory_busy <= \$97 ;
+    aside_memory_busy <= \$114 ;
   always @(posedge clk)
-    running_forced_accesses <= \$98 ;
+    running_forced_accesses <= \$115 ;
   always @(posedge clk)
-    aside_forced_accesses <= \$99 ;
+    aside_forced_accesses <= \$116 ;
   always @(posedge clk)
-    running_tiles_full <= \$100 ;
+    running_tiles_full <= \$117 ;
   always @(posedge clk)
-    aside_tiles_full <= \$101 ;
+    aside_tiles_full <= \$118 ;
   always @(posedge clk)
-    running_commands_fired <= \$102 ;
+    running_commands_fired <= \$119 ;
   always @(posedge clk)
-    aside_commands_fired <= \$103 ;
+    aside_commands_fired <= \$120 ;
   always @(posedge clk)
-    aside_tracker_occupancy <= \$104 ;
+    running_compute_issues <= \$121 ;
   always @(posedge clk)
-    aside_tracker_high_water <= \$105 ;
+    aside_compute_issues <= \$122 ;
   always @(posedge clk)
-    aside_overflow_occupancy <= \$106 ;
+    running_communication_issues <= \$123 ;
   always @(posedge clk)
-    aside_overflow_high_water <= \$107 ;
+    aside_communication_issues <= \$124 ;
   always @(posedge clk)
-    aside_trigger_latency_min <= \$108 ;
+    running_communication_holds <= \$125 ;
   always @(posedge clk)
-    aside_trigger_latency_max <= \$109 ;
+    aside_communication_holds <= \$126 ;
   always @(posedge clk)
-    part <= \$110 ;
+    running_occupancy_0 <= \$127 ;
   always @(posedge clk)
-    adding <= \$111 ;
+    aside_occupancy_0 <= \$128 ;
   always @(posedge clk)
-    writing <= \$112 ;
+    running_occupancy_1_4 <= \$129 ;
   always @(posedge clk)
-    total <= \$113 ;
+    aside_occupancy_1_4 <= \$130 ;
   always @(posedge clk)
-    zeroed <= \$114 ;
+    running_occupancy_5_9 <= \$131 ;
   always @(posedge clk)
-    ready <= \$115 ;
+    aside_occupancy_5_9 <= \$132 ;
+  always @(posedge clk)
+    running_occupancy_10_14 <= \$133 ;
+  always @(posedge clk)
+    aside_occupancy_10_14 <= \$134 ;
+  always @(posedge clk)
+    running_occupancy_15_19 <= \$135 ;
+  always @(posedge clk)
+    aside_occupancy_15_19 <= \$136 ;
+  always @(posedge clk)
+    running_occupancy_20_29 <= \$137 ;
+  always @(posedge clk)
+    aside_occupancy_20_29 <= \$138 ;
+  always @(posedge clk)
+    running_occupancy_30_39 <= \$139 ;
+  always @(posedge clk)
+    aside_occupancy_30_39 <= \$140 ;
+  always @(posedge clk)
+    running_occupancy_40 <= \$141 ;
+  always @(posedge clk)
+    aside_occupancy_40 <= \$142 ;
+  always @(posedge clk)
+    running_dram_activates <= \$143 ;
+  always @(posedge clk)
+    aside_dram_activates <= \$144 ;
+  always @(posedge clk)
+    running_dram_precharges <= \$145 ;
+  always @(posedge clk)
+    aside_dram_precharges <= \$146 ;
+  always @(posedge clk)
+    running_dram_refreshes <= \$147 ;
+  always @(posedge clk)
+    aside_dram_refreshes <= \$148 ;
+  always @(posedge clk)
+    running_dram_reads <= \$149 ;
+  always @(posedge clk)
+    aside_dram_reads <= \$150 ;
+  always @(posedge clk)
+    running_dram_writes <= \$151 ;
+  always @(posedge clk)
+    aside_dram_writes <= \$152 ;
+  always @(posedge clk)
+    running_dram_updates <= \$153 ;
+  always @(posedge clk)
+    aside_dram_updates <= \$154 ;
+  always @(posedge clk)
+    aside_tracker_occupancy <= \$155 ;
+  always @(posedge clk)
+    aside_tracker_high_water <= \$156 ;
+  always @(posedge clk)
+    aside_overflow_occupancy <= \$157 ;
+  always @(posedge clk)
+    aside_overflow_high_water <= \$158 ;
+  always @(posedge clk)
+    aside_trigger_latency_min <= \$159 ;
+  always @(posedge clk)
+    aside_trigger_latency_max <= \$160 ;
+  always @(posedge clk)
+    part <= \$161 ;
+  always @(posedge clk)
+    adding <= \$162 ;
+  always @(posedge clk)
+    writing <= \$163 ;
+  always @(posedge clk)
+    total <= \$164 ;
+  always @(posedge clk)
+    zeroed <= \$165 ;
+  always @(posedge clk)
+    ready <= \$166 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$47  = \$1 [23:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$64  = \$1 [23:0];
     if (rst) begin
-      \$47  = 24'h000000;
+      \$64  = 24'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$48  = first_read__valid;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$65  = first_read__valid;
     if (rst) begin
-      \$48  = 1'h0;
+      \$65  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$49  = \$2 [23:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$66  = \$2 [23:0];
     if (rst) begin
-      \$49  = 24'h000000;
+      \$66  = 24'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$50  = \$3 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$67  = \$3 [5:0];
     if (last) begin
-      \$50  = 5'h00;
+      \$67  = 6'h00;
     end
     if (rst) begin
-      \$50  = 5'h00;
+      \$67  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$51  = busy;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$68  = busy;
     if (done) begin
-      \$51  = 1'h0;
+      \$68  = 1'h0;
     end
     if (start) begin
-      \$51  = 1'h1;
+      \$68  = 1'h1;
     end
     if (rst) begin
-      \$51  = 1'h0;
+      \$68  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$52  = current;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$69  = current;
     if (last) begin
-      \$52 [0] = 1'h0;
-      \$52 [1] = start;
-      \$52 [2] = \$4 ;
-      \$52 [3] = \$5 ;
+      \$69 [0] = 1'h0;
+      \$69 [1] = start;
+      \$69 [2] = \$4 ;
+      \$69 [3] = \$5 ;
     end
     if (rst) begin
-      \$52  = 4'h1;
+      \$69  = 4'h1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$53  = any_measured;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$70  = any_measured;
     if (clear_marks) begin
-      \$53  = measured;
+      \$70  = measured;
     end else if (measured) begin
-      \$53  = 1'h1;
+      \$70  = 1'h1;
     end
     if (rst) begin
-      \$53  = 1'h0;
+      \$70  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$54  = least;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$71  = least;
     if (measured) begin
       (* full_case = 32'd1 *)
       if (\$7 ) begin
-        \$54  = latency;
+        \$71  = latency;
       end else begin
         if (\$8 ) begin
-          \$54  = latency;
+          \$71  = latency;
         end
       end
     end
     if (rst) begin
-      \$54  = 24'h000000;
+      \$71  = 24'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$55  = most;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$72  = most;
     if (measured) begin
       (* full_case = 32'd1 *)
       if (\$7 ) begin
-        \$55  = latency;
+        \$72  = latency;
       end else begin
         if (\$9 ) begin
-          \$55  = latency;
+          \$72  = latency;
         end
       end
     end
     if (rst) begin
-      \$55  = 24'h000000;
+      \$72  = 24'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$56  = \$10 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$73  = \$10 [5:0];
     if (last) begin
-      \$56  = 5'h01;
+      \$73  = 6'h01;
     end
     if (rst) begin
-      \$56  = 5'h00;
+      \$73  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$57  = aside_cycles;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$74  = aside_cycles;
     if (last) begin
-      \$57  = running_cycles;
+      \$74  = running_cycles;
     end
     if (rst) begin
-      \$57  = 5'h00;
+      \$74  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$58  = \$11 [7:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$75  = \$11 [8:0];
     if (last) begin
-      \$58  = { 5'h00, errors };
+      \$75  = { 6'h00, errors };
     end
     if (rst) begin
-      \$58  = 8'h00;
+      \$75  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$59  = aside_errors;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$76  = aside_errors;
     if (last) begin
-      \$59  = running_errors;
+      \$76  = running_errors;
     end
     if (rst) begin
-      \$59  = 8'h00;
+      \$76  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$60  = \$12 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$77  = \$12 [5:0];
     if (last) begin
-      \$60  = { 4'h0, measured };
+      \$77  = { 5'h00, measured };
     end
     if (rst) begin
-      \$60  = 5'h00;
+      \$77  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$61  = aside_trigger_latency_count;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$78  = aside_trigger_latency_count;
     if (last) begin
-      \$61  = running_trigger_latency_count;
+      \$78  = running_trigger_latency_count;
     end
     if (rst) begin
-      \$61  = 5'h00;
+      \$78  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$62  = \$14 [28:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$79  = \$14 [29:0];
     if (last) begin
-      \$62  = { 5'h00, \$15  };
+      \$79  = { 6'h00, \$15  };
     end
     if (rst) begin
-      \$62  = 29'h00000000;
+      \$79  = 30'h00000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$63  = aside_trigger_latency_sum;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$80  = aside_trigger_latency_sum;
     if (last) begin
-      \$63  = running_trigger_latency_sum;
+      \$80  = running_trigger_latency_sum;
     end
     if (rst) begin
-      \$63  = 29'h00000000;
+      \$80  = 30'h00000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$64  = \$16 [7:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$81  = \$16 [8:0];
     if (last) begin
-      \$64  = { 4'h0, events[3:0] };
+      \$81  = { 5'h00, events[3:0] };
     end
     if (rst) begin
-      \$64  = 8'h00;
+      \$81  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$65  = aside_producer_read_bytes;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$82  = aside_producer_read_bytes;
     if (last) begin
-      \$65  = running_producer_read_bytes;
+      \$82  = running_producer_read_bytes;
     end
     if (rst) begin
-      \$65  = 8'h00;
+      \$82  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$66  = \$17 [7:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$83  = \$17 [8:0];
     if (last) begin
-      \$66  = { 4'h0, events[7:4] };
+      \$83  = { 5'h00, events[7:4] };
     end
     if (rst) begin
-      \$66  = 8'h00;
+      \$83  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$67  = aside_producer_write_bytes;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$84  = aside_producer_write_bytes;
     if (last) begin
-      \$67  = running_producer_write_bytes;
+      \$84  = running_producer_write_bytes;
     end
     if (rst) begin
-      \$67  = 8'h00;
+      \$84  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$68  = \$18 [7:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$85  = \$18 [8:0];
     if (last) begin
-      \$68  = { 4'h0, events[11:8] };
+      \$85  = { 5'h00, events[11:8] };
     end
     if (rst) begin
-      \$68  = 8'h00;
+      \$85  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$69  = aside_remote_write_bytes;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$86  = aside_remote_write_bytes;
     if (last) begin
-      \$69  = running_remote_write_bytes;
+      \$86  = running_remote_write_bytes;
     end
     if (rst) begin
-      \$69  = 8'h00;
+      \$86  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$70  = \$19 [7:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$87  = \$19 [8:0];
     if (last) begin
-      \$70  = { 4'h0, events[15:12] };
+      \$87  = { 5'h00, events[15:12] };
     end
     if (rst) begin
-      \$70  = 8'h00;
+      \$87  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$71  = aside_incoming_update_bytes;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$88  = aside_incoming_update_bytes;
     if (last) begin
-      \$71  = running_incoming_update_bytes;
+      \$88  = running_incoming_update_bytes;
     end
     if (rst) begin
-      \$71  = 8'h00;
+      \$88  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$72  = \$20 [7:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$89  = \$20 [8:0];
     if (last) begin
-      \$72  = { 4'h0, events[19:16] };
+      \$89  = { 5'h00, events[19:16] };
     end
     if (rst) begin
-      \$72  = 8'h00;
+      \$89  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$73  = aside_incoming_store_bytes;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$90  = aside_incoming_store_bytes;
     if (last) begin
-      \$73  = running_incoming_store_bytes;
+      \$90  = running_incoming_store_bytes;
     end
     if (rst) begin
-      \$73  = 8'h00;
+      \$90  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$74  = \$21 [7:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$91  = \$21 [8:0];
     if (last) begin
-      \$74  = { 4'h0, events[23:20] };
+      \$91  = { 5'h00, events[23:20] };
     end
     if (rst) begin
-      \$74  = 8'h00;
+      \$91  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$75  = aside_dma_read_bytes;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$92  = aside_dma_read_bytes;
     if (last) begin
-      \$75  = running_dma_read_bytes;
+      \$92  = running_dma_read_bytes;
     end
     if (rst) begin
-      \$75  = 8'h00;
+      \$92  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$76  = \$22 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$93  = \$22 [5:0];
     if (last) begin
-      \$76  = { 4'h0, events[24] };
+      \$93  = { 5'h00, events[24] };
     end
     if (rst) begin
-      \$76  = 5'h00;
+      \$93  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$77  = aside_dma_packets;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$94  = aside_dma_packets;
     if (last) begin
-      \$77  = running_dma_packets;
+      \$94  = running_dma_packets;
     end
     if (rst) begin
-      \$77  = 5'h00;
+      \$94  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$78  = \$23 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$95  = \$23 [5:0];
     if (last) begin
-      \$78  = { 4'h0, events[25] };
+      \$95  = { 5'h00, events[25] };
     end
     if (rst) begin
-      \$78  = 5'h00;
+      \$95  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$79  = aside_commits;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$96  = aside_commits;
     if (last) begin
-      \$79  = running_commits;
+      \$96  = running_commits;
     end
     if (rst) begin
-      \$79  = 5'h00;
+      \$96  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$80  = \$24 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$97  = \$24 [5:0];
     if (last) begin
-      \$80  = { 4'h0, events[26] };
+      \$97  = { 5'h00, events[26] };
     end
     if (rst) begin
-      \$80  = 5'h00;
+      \$97  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$81  = aside_producer_write_stall;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$98  = aside_producer_write_stall;
     if (last) begin
-      \$81  = running_producer_write_stall;
+      \$98  = running_producer_write_stall;
     end
     if (rst) begin
-      \$81  = 5'h00;
+      \$98  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$82  = \$25 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$99  = \$25 [5:0];
     if (last) begin
-      \$82  = { 4'h0, events[27] };
+      \$99  = { 5'h00, events[27] };
     end
     if (rst) begin
-      \$82  = 5'h00;
+      \$99  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$83  = aside_producer_read_stall;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$100  = aside_producer_read_stall;
     if (last) begin
-      \$83  = running_producer_read_stall;
+      \$100  = running_producer_read_stall;
     end
     if (rst) begin
-      \$83  = 5'h00;
+      \$100  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$84  = \$26 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$101  = \$26 [5:0];
     if (last) begin
-      \$84  = { 4'h0, events[28] };
+      \$101  = { 5'h00, events[28] };
     end
     if (rst) begin
-      \$84  = 5'h00;
+      \$101  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$85  = aside_compute_queue_stall;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$102  = aside_compute_queue_stall;
     if (last) begin
-      \$85  = running_compute_queue_stall;
+      \$102  = running_compute_queue_stall;
     end
     if (rst) begin
-      \$85  = 5'h00;
+      \$102  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$86  = \$27 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$103  = \$27 [5:0];
     if (last) begin
-      \$86  = { 4'h0, events[29] };
+      \$103  = { 5'h00, events[29] };
     end
     if (rst) begin
-      \$86  = 5'h00;
+      \$103  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$87  = aside_communication_queue_stall;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$104  = aside_communication_queue_stall;
     if (last) begin
-      \$87  = running_communication_queue_stall;
+      \$104  = running_communication_queue_stall;
     end
     if (rst) begin
-      \$87  = 5'h00;
+      \$104  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$88  = \$28 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$105  = \$28 [5:0];
     if (last) begin
-      \$88  = { 4'h0, events[30] };
+      \$105  = { 5'h00, events[30] };
     end
     if (rst) begin
-      \$88  = 5'h00;
+      \$105  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$89  = aside_link_stall;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$106  = aside_link_stall;
     if (last) begin
-      \$89  = running_link_stall;
+      \$106  = running_link_stall;
     end
     if (rst) begin
-      \$89  = 5'h00;
+      \$106  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$90  = \$29 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$107  = \$29 [5:0];
     if (last) begin
-      \$90  = { 4'h0, events[31] };
+      \$107  = { 5'h00, events[31] };
     end
     if (rst) begin
-      \$90  = 5'h00;
+      \$107  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$91  = aside_dma_stall;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$108  = aside_dma_stall;
     if (last) begin
-      \$91  = running_dma_stall;
+      \$108  = running_dma_stall;
     end
     if (rst) begin
-      \$91  = 5'h00;
+      \$108  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$92  = \$30 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$109  = \$30 [5:0];
     if (last) begin
-      \$92  = { 4'h0, events[32] };
+      \$109  = { 5'h00, events[32] };
     end
     if (rst) begin
-      \$92  = 5'h00;
+      \$109  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$93  = aside_tx_words;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$110  = aside_tx_words;
     if (last) begin
-      \$93  = running_tx_words;
+      \$110  = running_tx_words;
     end
     if (rst) begin
-      \$93  = 5'h00;
+      \$110  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$94  = \$31 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$111  = \$31 [5:0];
     if (last) begin
-      \$94  = { 4'h0, events[33] };
+      \$111  = { 5'h00, events[33] };
     end
     if (rst) begin
-      \$94  = 5'h00;
+      \$111  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$95  = aside_rx_words;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$112  = aside_rx_words;
     if (last) begin
-      \$95  = running_rx_words;
+      \$112  = running_rx_words;
     end
     if (rst) begin
-      \$95  = 5'h00;
+      \$112  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$96  = \$32 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$113  = \$32 [5:0];
     if (last) begin
-      \$96  = { 4'h0, events[34] };
+      \$113  = { 5'h00, events[34] };
     end
     if (rst) begin
-      \$96  = 5'h00;
+      \$113  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$97  = aside_memory_busy;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$114  = aside_memory_busy;
     if (last) begin
-      \$97  = running_memory_busy;
+      \$114  = running_memory_busy;
     end
     if (rst) begin
-      \$97  = 5'h00;
+      \$114  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$98  = \$33 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$115  = \$33 [5:0];
     if (last) begin
-      \$98  = { 4'h0, events[35] };
+      \$115  = { 5'h00, events[35] };
     end
     if (rst) begin
-      \$98  = 5'h00;
+      \$115  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$99  = aside_forced_accesses;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$116  = aside_forced_accesses;
     if (last) begin
-      \$99  = running_forced_accesses;
+      \$116  = running_forced_accesses;
     end
     if (rst) begin
-      \$99  = 5'h00;
+      \$116  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$100  = \$34 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$117  = \$34 [5:0];
     if (last) begin
-      \$100  = { 4'h0, events[36] };
+      \$117  = { 5'h00, events[36] };
     end
     if (rst) begin
-      \$100  = 5'h00;
+      \$117  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$101  = aside_tiles_full;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$118  = aside_tiles_full;
     if (last) begin
-      \$101  = running_tiles_full;
+      \$118  = running_tiles_full;
     end
     if (rst) begin
-      \$101  = 5'h00;
+      \$118  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$102  = \$35 [4:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$119  = \$35 [5:0];
     if (last) begin
-      \$102  = { 4'h0, events[37] };
+      \$119  = { 5'h00, events[37] };
     end
     if (rst) begin
-      \$102  = 5'h00;
+      \$119  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$103  = aside_commands_fired;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$120  = aside_commands_fired;
     if (last) begin
-      \$103  = running_commands_fired;
+      \$120  = running_commands_fired;
     end
     if (rst) begin
-      \$103  = 5'h00;
+      \$120  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$104  = aside_tracker_occupancy;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$121  = \$36 [5:0];
     if (last) begin
-      \$104  = levels[8:0];
+      \$121  = { 5'h00, events[38] };
     end
     if (rst) begin
-      \$104  = 9'h000;
+      \$121  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$105  = aside_tracker_high_water;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$122  = aside_compute_issues;
     if (last) begin
-      \$105  = levels[17:9];
+      \$122  = running_compute_issues;
     end
     if (rst) begin
-      \$105  = 9'h000;
+      \$122  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$106  = aside_overflow_occupancy;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$123  = \$37 [5:0];
     if (last) begin
-      \$106  = levels[28:18];
+      \$123  = { 5'h00, events[39] };
     end
     if (rst) begin
-      \$106  = 11'h000;
+      \$123  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$107  = aside_overflow_high_water;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$124  = aside_communication_issues;
     if (last) begin
-      \$107  = levels[39:29];
+      \$124  = running_communication_issues;
     end
     if (rst) begin
-      \$107  = 11'h000;
+      \$124  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$108  = aside_trigger_latency_min;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$125  = \$38 [5:0];
     if (last) begin
-      \$108  = \$36 ;
+      \$125  = { 5'h00, events[40] };
     end
     if (rst) begin
-      \$108  = 24'h000000;
+      \$125  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$109  = aside_trigger_latency_max;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$126  = aside_communication_holds;
     if (last) begin
-      \$109  = \$37 ;
+      \$126  = running_communication_holds;
     end
     if (rst) begin
-      \$109  = 24'h000000;
+      \$126  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$110  = part;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$127  = \$39 [5:0];
+    if (last) begin
+      \$127  = { 5'h00, events[41] };
+    end
+    if (rst) begin
+      \$127  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$128  = aside_occupancy_0;
+    if (last) begin
+      \$128  = running_occupancy_0;
+    end
+    if (rst) begin
+      \$128  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$129  = \$40 [5:0];
+    if (last) begin
+      \$129  = { 5'h00, events[42] };
+    end
+    if (rst) begin
+      \$129  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$130  = aside_occupancy_1_4;
+    if (last) begin
+      \$130  = running_occupancy_1_4;
+    end
+    if (rst) begin
+      \$130  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$131  = \$41 [5:0];
+    if (last) begin
+      \$131  = { 5'h00, events[43] };
+    end
+    if (rst) begin
+      \$131  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$132  = aside_occupancy_5_9;
+    if (last) begin
+      \$132  = running_occupancy_5_9;
+    end
+    if (rst) begin
+      \$132  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$133  = \$42 [5:0];
+    if (last) begin
+      \$133  = { 5'h00, events[44] };
+    end
+    if (rst) begin
+      \$133  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$134  = aside_occupancy_10_14;
+    if (last) begin
+      \$134  = running_occupancy_10_14;
+    end
+    if (rst) begin
+      \$134  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$135  = \$43 [5:0];
+    if (last) begin
+      \$135  = { 5'h00, events[45] };
+    end
+    if (rst) begin
+      \$135  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$136  = aside_occupancy_15_19;
+    if (last) begin
+      \$136  = running_occupancy_15_19;
+    end
+    if (rst) begin
+      \$136  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$137  = \$44 [5:0];
+    if (last) begin
+      \$137  = { 5'h00, events[46] };
+    end
+    if (rst) begin
+      \$137  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$138  = aside_occupancy_20_29;
+    if (last) begin
+      \$138  = running_occupancy_20_29;
+    end
+    if (rst) begin
+      \$138  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$139  = \$45 [5:0];
+    if (last) begin
+      \$139  = { 5'h00, events[47] };
+    end
+    if (rst) begin
+      \$139  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$140  = aside_occupancy_30_39;
+    if (last) begin
+      \$140  = running_occupancy_30_39;
+    end
+    if (rst) begin
+      \$140  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$141  = \$46 [5:0];
+    if (last) begin
+      \$141  = { 5'h00, events[48] };
+    end
+    if (rst) begin
+      \$141  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$142  = aside_occupancy_40;
+    if (last) begin
+      \$142  = running_occupancy_40;
+    end
+    if (rst) begin
+      \$142  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$143  = \$47 [5:0];
+    if (last) begin
+      \$143  = { 5'h00, events[49] };
+    end
+    if (rst) begin
+      \$143  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$144  = aside_dram_activates;
+    if (last) begin
+      \$144  = running_dram_activates;
+    end
+    if (rst) begin
+      \$144  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$145  = \$48 [5:0];
+    if (last) begin
+      \$145  = { 5'h00, events[50] };
+    end
+    if (rst) begin
+      \$145  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$146  = aside_dram_precharges;
+    if (last) begin
+      \$146  = running_dram_precharges;
+    end
+    if (rst) begin
+      \$146  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$147  = \$49 [5:0];
+    if (last) begin
+      \$147  = { 5'h00, events[51] };
+    end
+    if (rst) begin
+      \$147  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$148  = aside_dram_refreshes;
+    if (last) begin
+      \$148  = running_dram_refreshes;
+    end
+    if (rst) begin
+      \$148  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$149  = \$50 [5:0];
+    if (last) begin
+      \$149  = { 5'h00, events[52] };
+    end
+    if (rst) begin
+      \$149  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$150  = aside_dram_reads;
+    if (last) begin
+      \$150  = running_dram_reads;
+    end
+    if (rst) begin
+      \$150  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$151  = \$51 [5:0];
+    if (last) begin
+      \$151  = { 5'h00, events[53] };
+    end
+    if (rst) begin
+      \$151  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$152  = aside_dram_writes;
+    if (last) begin
+      \$152  = running_dram_writes;
+    end
+    if (rst) begin
+      \$152  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$153  = \$52 [5:0];
+    if (last) begin
+      \$153  = { 5'h00, events[54] };
+    end
+    if (rst) begin
+      \$153  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$154  = aside_dram_updates;
+    if (last) begin
+      \$154  = running_dram_updates;
+    end
+    if (rst) begin
+      \$154  = 6'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$155  = aside_tracker_occupancy;
+    if (last) begin
+      \$155  = levels[8:0];
+    end
+    if (rst) begin
+      \$155  = 9'h000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$156  = aside_tracker_high_water;
+    if (last) begin
+      \$156  = levels[17:9];
+    end
+    if (rst) begin
+      \$156  = 9'h000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$157  = aside_overflow_occupancy;
+    if (last) begin
+      \$157  = levels[28:18];
+    end
+    if (rst) begin
+      \$157  = 11'h000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$158  = aside_overflow_high_water;
+    if (last) begin
+      \$158  = levels[39:29];
+    end
+    if (rst) begin
+      \$158  = 11'h000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$159  = aside_trigger_latency_min;
+    if (last) begin
+      \$159  = \$53 ;
+    end
+    if (rst) begin
+      \$159  = 24'h000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$160  = aside_trigger_latency_max;
+    if (last) begin
+      \$160  = \$54 ;
+    end
+    if (rst) begin
+      \$160  = 24'h000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$161  = part;
     casez (step)
-      5'h00:
-          \$110  = { 24'h000000, aside_cycles };
-      5'h01:
-          \$110  = { 21'h000000, aside_errors };
-      5'h02:
-          \$110  = { 24'h000000, aside_trigger_latency_count };
-      5'h03:
-          \$110  = aside_trigger_latency_sum;
-      5'h04:
-          \$110  = { 21'h000000, aside_producer_read_bytes };
-      5'h05:
-          \$110  = { 21'h000000, aside_producer_write_bytes };
-      5'h06:
-          \$110  = { 21'h000000, aside_remote_write_bytes };
-      5'h07:
-          \$110  = { 21'h000000, aside_incoming_update_bytes };
-      5'h08:
-          \$110  = { 21'h000000, aside_incoming_store_bytes };
-      5'h09:
-          \$110  = { 21'h000000, aside_dma_read_bytes };
-      5'h0a:
-          \$110  = { 24'h000000, aside_dma_packets };
-      5'h0b:
-          \$110  = { 24'h000000, aside_commits };
-      5'h0c:
-          \$110  = { 24'h000000, aside_producer_write_stall };
-      5'h0d:
-          \$110  = { 24'h000000, aside_producer_read_stall };
-      5'h0e:
-          \$110  = { 24'h000000, aside_compute_queue_stall };
-      5'h0f:
-          \$110  = { 24'h000000, aside_communication_queue_stall };
-      5'h10:
-          \$110  = { 24'h000000, aside_link_stall };
-      5'h11:
-          \$110  = { 24'h000000, aside_dma_stall };
-      5'h12:
-          \$110  = { 24'h000000, aside_tx_words };
-      5'h13:
-          \$110  = { 24'h000000, aside_rx_words };
-      5'h14:
-          \$110  = { 24'h000000, aside_memory_busy };
-      5'h15:
-          \$110  = { 24'h000000, aside_forced_accesses };
-      5'h16:
-          \$110  = { 24'h000000, aside_tiles_full };
-      5'h17:
-          \$110  = { 24'h000000, aside_commands_fired };
-      5'h18:
-          \$110  = { 20'h00000, aside_tracker_occupancy };
-      5'h19:
-          \$110  = { 20'h00000, aside_tracker_high_water };
-      5'h1a:
-          \$110  = { 18'h00000, aside_overflow_occupancy };
-      5'h1b:
-          \$110  = { 18'h00000, aside_overflow_high_water };
-      5'h1c:
-          \$110  = { 5'h00, aside_trigger_latency_min };
-      5'h1d:
-          \$110  = { 5'h00, aside_trigger_latency_max };
+      6'h00:
+          \$161  = { 24'h000000, aside_cycles };
+      6'h01:
+          \$161  = { 21'h000000, aside_errors };
+      6'h02:
+          \$161  = { 24'h000000, aside_trigger_latency_count };
+      6'h03:
+          \$161  = aside_trigger_latency_sum;
+      6'h04:
+          \$161  = { 21'h000000, aside_producer_read_bytes };
+      6'h05:
+          \$161  = { 21'h000000, aside_producer_write_bytes };
+      6'h06:
+          \$161  = { 21'h000000, aside_remote_write_bytes };
+      6'h07:
+          \$161  = { 21'h000000, aside_incoming_update_bytes };
+      6'h08:
+          \$161  = { 21'h000000, aside_incoming_store_bytes };
+      6'h09:
+          \$161  = { 21'h000000, aside_dma_read_bytes };
+      6'h0a:
+          \$161  = { 24'h000000, aside_dma_packets };
+      6'h0b:
+          \$161  = { 24'h000000, aside_commits };
+      6'h0c:
+          \$161  = { 24'h000000, aside_producer_write_stall };
+      6'h0d:
+          \$161  = { 24'h000000, aside_producer_read_stall };
+      6'h0e:
+          \$161  = { 24'h000000, aside_compute_queue_stall };
+      6'h0f:
+          \$161  = { 24'h000000, aside_communication_queue_stall };
+      6'h10:
+          \$161  = { 24'h000000, aside_link_stall };
+      6'h11:
+          \$161  = { 24'h000000, aside_dma_stall };
+      6'h12:
+          \$161  = { 24'h000000, aside_tx_words };
+      6'h13:
+          \$161  = { 24'h000000, aside_rx_words };
+      6'h14:
+          \$161  = { 24'h000000, aside_memory_busy };
+      6'h15:
+          \$161  = { 24'h000000, aside_forced_accesses };
+      6'h16:
+          \$161  = { 24'h000000, aside_tiles_full };
+      6'h17:
+          \$161  = { 24'h000000, aside_commands_fired };
+      6'h18:
+          \$161  = { 24'h000000, aside_compute_issues };
+      6'h19:
+          \$161  = { 24'h000000, aside_communication_issues };
+      6'h1a:
+          \$161  = { 24'h000000, aside_communication_holds };
+      6'h1b:
+          \$161  = { 24'h000000, aside_occupancy_0 };
+      6'h1c:
+          \$161  = { 24'h000000, aside_occupancy_1_4 };
+      6'h1d:
+          \$161  = { 24'h000000, aside_occupancy_5_9 };
+      6'h1e:
+          \$161  = { 24'h000000, aside_occupancy_10_14 };
+      6'h1f:
+          \$161  = { 24'h000000, aside_occupancy_15_19 };
+      6'h20:
+          \$161  = { 24'h000000, aside_occupancy_20_29 };
+      6'h21:
+          \$161  = { 24'h000000, aside_occupancy_30_39 };
+      6'h22:
+          \$161  = { 24'h000000, aside_occupancy_40 };
+      6'h23:
+          \$161  = { 24'h000000, aside_dram_activates };
+      6'h24:
+          \$161  = { 24'h000000, aside_dram_precharges };
+      6'h25:
+          \$161  = { 24'h000000, aside_dram_refreshes };
+      6'h26:
+          \$161  = { 24'h000000, aside_dram_reads };
+      6'h27:
+          \$161  = { 24'h000000, aside_dram_writes };
+      6'h28:
+          \$161  = { 24'h000000, aside_dram_updates };
+      6'h29:
+          \$161  = { 21'h000000, aside_tracker_occupancy };
+      6'h2a:
+          \$161  = { 21'h000000, aside_tracker_high_water };
+      6'h2b:
+          \$161  = { 19'h00000, aside_overflow_occupancy };
+      6'h2c:
+          \$161  = { 19'h00000, aside_overflow_high_water };
+      6'h2d:
+          \$161  = { 6'h00, aside_trigger_latency_min };
+      6'h2e:
+          \$161  = { 6'h00, aside_trigger_latency_max };
     endcase
     if (rst) begin
-      \$110  = 29'h00000000;
+      \$161  = 30'h00000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$111 [0] = 1'h1;
-    \$111 [5:1] = step;
-    \$111 [6] = \$40 ;
-    \$111 [10:7] = current;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$162 [0] = 1'h1;
+    \$162 [6:1] = step;
+    \$162 [7] = \$57 ;
+    \$162 [11:8] = current;
     if (rst) begin
-      \$111  = 11'h000;
+      \$162  = 12'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$112  = adding;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$163  = adding;
     if (rst) begin
-      \$112  = 11'h000;
+      \$163  = 12'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$113  = \$42 [63:0];
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$164  = \$59 [63:0];
     if (rst) begin
-      \$113  = 64'h0000000000000000;
+      \$164  = 64'h0000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$114  = zeroed;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$165  = zeroed;
     if (finished) begin
-      \$114  = 1'h1;
+      \$165  = 1'h1;
     end
     if (rst) begin
-      \$114  = 1'h0;
+      \$165  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$115  = zeroed;
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    \$166  = zeroed;
     if (rst) begin
-      \$115  = 1'h0;
+      \$166  = 1'h0;
     end
   end
   assign control__ready = done;
   assign totals_read__addr = step;
-  assign totals_write__addr = writing[5:1];
+  assign totals_write__addr = writing[6:1];
   assign totals_write__en = writing[0];
-  assign shadow_write__addr = writing[5:1];
+  assign shadow_write__addr = writing[6:1];
   assign shadow_write__data = total;
   assign index = shadow_read__addr;
   assign shadow_read__data = value;
@@ -42063,31 +44194,48 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   assign \events.forced_accesses  = events[35];
   assign \events.tiles_full  = events[36];
   assign \events.commands_fired  = events[37];
+  assign \events.compute_issues  = events[38];
+  assign \events.communication_issues  = events[39];
+  assign \events.communication_holds  = events[40];
+  assign \events.occupancy_0  = events[41];
+  assign \events.occupancy_1_4  = events[42];
+  assign \events.occupancy_5_9  = events[43];
+  assign \events.occupancy_10_14  = events[44];
+  assign \events.occupancy_15_19  = events[45];
+  assign \events.occupancy_20_29  = events[46];
+  assign \events.occupancy_30_39  = events[47];
+  assign \events.occupancy_40  = events[48];
+  assign \events.dram_activates  = events[49];
+  assign \events.dram_precharges  = events[50];
+  assign \events.dram_refreshes  = events[51];
+  assign \events.dram_reads  = events[52];
+  assign \events.dram_writes  = events[53];
+  assign \events.dram_updates  = events[54];
   assign \levels.tracker_occupancy  = levels[8:0];
   assign \levels.tracker_high_water  = levels[17:9];
   assign \levels.overflow_occupancy  = levels[28:18];
   assign \levels.overflow_high_water  = levels[39:29];
   assign \adding.valid  = adding[0];
-  assign \adding.index  = adding[5:1];
-  assign \adding.keep  = adding[6];
-  assign \adding.round  = adding[10:7];
-  assign \adding.round.zeroing  = adding[7];
-  assign \adding.round.asked  = adding[8];
-  assign \adding.round.snapshot  = adding[9];
-  assign \adding.round.clear  = adding[10];
+  assign \adding.index  = adding[6:1];
+  assign \adding.keep  = adding[7];
+  assign \adding.round  = adding[11:8];
+  assign \adding.round.zeroing  = adding[8];
+  assign \adding.round.asked  = adding[9];
+  assign \adding.round.snapshot  = adding[10];
+  assign \adding.round.clear  = adding[11];
   assign \writing.valid  = writing[0];
-  assign \writing.index  = writing[5:1];
-  assign \writing.keep  = writing[6];
-  assign \writing.round  = writing[10:7];
-  assign \writing.round.zeroing  = writing[7];
-  assign \writing.round.asked  = writing[8];
-  assign \writing.round.snapshot  = writing[9];
-  assign \writing.round.clear  = writing[10];
+  assign \writing.index  = writing[6:1];
+  assign \writing.keep  = writing[7];
+  assign \writing.round  = writing[11:8];
+  assign \writing.round.zeroing  = writing[8];
+  assign \writing.round.asked  = writing[9];
+  assign \writing.round.snapshot  = writing[10];
+  assign \writing.round.clear  = writing[11];
 endmodule
 
-module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \port$10443$0 , refused, table__valid, table__payload, i__ready, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$62 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$62 <= 1'b0;
+module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \port$10768$0 , refused, table__valid, table__payload, i__ready, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$64 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$64 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -42751,10 +44899,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
   reg [3:0] owner_of_route_7 = 4'h0;
   wire [2:0] \owner_of_route_7.plan ;
   wire \owner_of_route_7.used ;
-  input [22:0] \port$10425$0 ;
-  wire [22:0] \port$10425$0 ;
-  input [31:0] \port$10443$0 ;
-  wire [31:0] \port$10443$0 ;
+  input [22:0] \port$10750$0 ;
+  wire [22:0] \port$10750$0 ;
+  input [31:0] \port$10768$0 ;
+  wire [31:0] \port$10768$0 ;
   output refused;
   reg refused = 1'h0;
   input rst;
@@ -42853,357 +45001,357 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
   assign \$3  = status[84] | status[87];
   assign \$4  = status[126] | status[129];
   assign \$7  = busy >> other_number;
-  assign \$8  = other_number != \port$10425$0 [18:3];
+  assign \$8  = other_number != \port$10750$0 [18:3];
   assign \$9  = \$7  & \$8 ;
-  assign \$10  = \port$10425$0 [2:0] == 3'h4;
+  assign \$10  = \port$10750$0 [2:0] == 3'h4;
   assign \$11  = \$10  ? owned_0[9:0] : owned_0[30:21];
-  assign \$12  = \port$10425$0 [18:3] - \$11 ;
-  assign \$13  = \port$10425$0 [2:0] == 3'h4;
+  assign \$12  = \port$10750$0 [18:3] - \$11 ;
+  assign \$13  = \port$10750$0 [2:0] == 3'h4;
   assign \$14  = \$13  ? owned_0[20:10] : owned_0[41:31];
-  assign \$15  = \port$10425$0 [2:0] == 3'h4;
+  assign \$15  = \port$10750$0 [2:0] == 3'h4;
   assign \$16  = \$15  ? owned_1[9:0] : owned_1[30:21];
-  assign \$17  = \port$10425$0 [18:3] - \$16 ;
-  assign \$18  = \port$10425$0 [2:0] == 3'h4;
+  assign \$17  = \port$10750$0 [18:3] - \$16 ;
+  assign \$18  = \port$10750$0 [2:0] == 3'h4;
   assign \$19  = \$18  ? owned_1[20:10] : owned_1[41:31];
-  assign \$20  = \port$10425$0 [2:0] == 3'h4;
+  assign \$20  = \port$10750$0 [2:0] == 3'h4;
   assign \$21  = \$20  ? owned_2[9:0] : owned_2[30:21];
-  assign \$22  = \port$10425$0 [18:3] - \$21 ;
-  assign \$23  = \port$10425$0 [2:0] == 3'h4;
+  assign \$22  = \port$10750$0 [18:3] - \$21 ;
+  assign \$23  = \port$10750$0 [2:0] == 3'h4;
   assign \$24  = \$23  ? owned_2[20:10] : owned_2[41:31];
-  assign \$25  = \port$10425$0 [2:0] == 3'h4;
+  assign \$25  = \port$10750$0 [2:0] == 3'h4;
   assign \$26  = \$25  ? owned_3[9:0] : owned_3[30:21];
-  assign \$27  = \port$10425$0 [18:3] - \$26 ;
-  assign \$28  = \port$10425$0 [2:0] == 3'h4;
+  assign \$27  = \port$10750$0 [18:3] - \$26 ;
+  assign \$28  = \port$10750$0 [2:0] == 3'h4;
   assign \$29  = \$28  ? owned_3[20:10] : owned_3[41:31];
-  assign \$32  = ! \port$10425$0 [2:0];
-  assign \$33  = \port$10425$0 [18:3] >= 3'h4;
-  assign \$34  = \port$10425$0 [22:19] >= 4'h8;
+  assign \$32  = ! \port$10750$0 [2:0];
+  assign \$33  = \port$10750$0 [18:3] >= 3'h4;
+  assign \$34  = \port$10750$0 [22:19] >= 4'h8;
   assign \$35  = \$33  | \$34 ;
   assign \$36  = \$32  & \$35 ;
-  assign \$37  = \port$10425$0 [2:0] == 1'h1;
-  assign \$38  = \port$10425$0 [18:3] >= 5'h10;
-  assign \$39  = \port$10425$0 [22:19] >= 4'ha;
+  assign \$37  = \port$10750$0 [2:0] == 1'h1;
+  assign \$38  = \port$10750$0 [18:3] >= 5'h10;
+  assign \$39  = \port$10750$0 [22:19] >= 4'ha;
   assign \$40  = \$38  | \$39 ;
   assign \$41  = \$37  & \$40 ;
-  assign \$42  = \port$10425$0 [2:0] == 2'h2;
-  assign \$43  = \port$10425$0 [18:3] >= 4'h8;
-  assign \$44  = \port$10425$0 [22:19] >= 4'ha;
+  assign \$42  = \port$10750$0 [2:0] == 2'h2;
+  assign \$43  = \port$10750$0 [18:3] >= 4'h8;
+  assign \$44  = \port$10750$0 [22:19] >= 4'ha;
   assign \$45  = \$43  | \$44 ;
   assign \$46  = \$42  & \$45 ;
-  assign \$47  = \port$10425$0 [2:0] == 2'h3;
-  assign \$48  = \port$10425$0 [18:3] >= 11'h400;
-  assign \$49  = \port$10425$0 [22:19] >= 2'h2;
+  assign \$47  = \port$10750$0 [2:0] == 2'h3;
+  assign \$48  = \port$10750$0 [18:3] >= 11'h400;
+  assign \$49  = \port$10750$0 [22:19] >= 2'h2;
   assign \$50  = \$48  | \$49 ;
   assign \$51  = \$47  & \$50 ;
-  assign \$52  = \port$10425$0 [2:0] == 3'h4;
-  assign \$53  = \port$10425$0 [18:3] >= 11'h400;
-  assign \$54  = \port$10425$0 [22:19] >= 3'h4;
+  assign \$52  = \port$10750$0 [2:0] == 3'h4;
+  assign \$53  = \port$10750$0 [18:3] >= 11'h400;
+  assign \$54  = \port$10750$0 [22:19] >= 3'h4;
   assign \$55  = \$53  | \$54 ;
   assign \$56  = \$52  & \$55 ;
-  assign \$57  = ! \port$10425$0 [2:0];
-  assign \$58  = \port$10425$0 [22:19] == 1'h1;
+  assign \$57  = ! \port$10750$0 [2:0];
+  assign \$58  = \port$10750$0 [22:19] == 1'h1;
   assign \$59  = \$57  & \$58 ;
-  assign \$60  = \port$10443$0 [15:0] > 10'h3ff;
+  assign \$60  = \port$10768$0 [15:0] > 10'h3ff;
   assign \$61  = \$59  & \$60 ;
-  assign \$62  = ! \port$10425$0 [2:0];
-  assign \$63  = \port$10425$0 [22:19] == 2'h2;
+  assign \$62  = ! \port$10750$0 [2:0];
+  assign \$63  = \port$10750$0 [22:19] == 2'h2;
   assign \$64  = \$62  & \$63 ;
-  assign \$65  = \port$10443$0 [16:0] > 11'h400;
+  assign \$65  = \port$10768$0 [16:0] > 11'h400;
   assign \$66  = \$64  & \$65 ;
-  assign \$67  = ! \port$10425$0 [2:0];
-  assign \$68  = \port$10425$0 [22:19] == 2'h3;
+  assign \$67  = ! \port$10750$0 [2:0];
+  assign \$68  = \port$10750$0 [22:19] == 2'h3;
   assign \$69  = \$67  & \$68 ;
-  assign \$70  = \port$10443$0 [15:0] > 10'h3ff;
+  assign \$70  = \port$10768$0 [15:0] > 10'h3ff;
   assign \$71  = \$69  & \$70 ;
-  assign \$72  = ! \port$10425$0 [2:0];
-  assign \$73  = \port$10425$0 [22:19] == 3'h4;
+  assign \$72  = ! \port$10750$0 [2:0];
+  assign \$73  = \port$10750$0 [22:19] == 3'h4;
   assign \$74  = \$72  & \$73 ;
-  assign \$75  = \port$10443$0 [16:0] > 11'h400;
+  assign \$75  = \port$10768$0 [16:0] > 11'h400;
   assign \$76  = \$74  & \$75 ;
-  assign \$77  = ! \port$10425$0 [2:0];
-  assign \$78  = \port$10425$0 [22:19] == 3'h6;
+  assign \$77  = ! \port$10750$0 [2:0];
+  assign \$78  = \port$10750$0 [22:19] == 3'h6;
   assign \$79  = \$77  & \$78 ;
-  assign \$80  = \port$10443$0  > 16'hffff;
+  assign \$80  = \port$10768$0  > 16'hffff;
   assign \$81  = \$79  & \$80 ;
-  assign \$82  = ! \port$10425$0 [2:0];
-  assign \$83  = \port$10425$0 [22:19] == 3'h7;
+  assign \$82  = ! \port$10750$0 [2:0];
+  assign \$83  = \port$10750$0 [22:19] == 3'h7;
   assign \$84  = \$82  & \$83 ;
-  assign \$85  = \port$10443$0  > 17'h10000;
+  assign \$85  = \port$10768$0  > 17'h10000;
   assign \$86  = \$84  & \$85 ;
-  assign \$87  = \port$10425$0 [2:0] == 1'h1;
-  assign \$88  = \port$10425$0 [22:19] == 1'h1;
+  assign \$87  = \port$10750$0 [2:0] == 1'h1;
+  assign \$88  = \port$10750$0 [22:19] == 1'h1;
   assign \$89  = \$87  & \$88 ;
-  assign \$93  = \port$10425$0 [2:0] == 1'h1;
-  assign \$94  = \port$10425$0 [22:19] == 2'h2;
+  assign \$93  = \port$10750$0 [2:0] == 1'h1;
+  assign \$94  = \port$10750$0 [22:19] == 2'h2;
   assign \$95  = \$93  & \$94 ;
   assign \$97  = | \$96 ;
   assign \$98  = \$95  & \$97 ;
-  assign \$99  = \port$10425$0 [2:0] == 1'h1;
-  assign \$100  = \port$10425$0 [22:19] == 2'h3;
+  assign \$99  = \port$10750$0 [2:0] == 1'h1;
+  assign \$100  = \port$10750$0 [22:19] == 2'h3;
   assign \$101  = \$99  & \$100 ;
-  assign \$105  = \port$10425$0 [2:0] == 1'h1;
-  assign \$106  = \port$10425$0 [22:19] == 3'h4;
+  assign \$105  = \port$10750$0 [2:0] == 1'h1;
+  assign \$106  = \port$10750$0 [22:19] == 3'h4;
   assign \$107  = \$105  & \$106 ;
   assign \$109  = | \$108 ;
   assign \$110  = \$107  & \$109 ;
-  assign \$111  = \port$10425$0 [2:0] == 1'h1;
-  assign \$112  = \port$10425$0 [22:19] == 3'h5;
+  assign \$111  = \port$10750$0 [2:0] == 1'h1;
+  assign \$112  = \port$10750$0 [22:19] == 3'h5;
   assign \$113  = \$111  & \$112 ;
-  assign \$114  = \port$10443$0 [15:0] > 10'h3ff;
+  assign \$114  = \port$10768$0 [15:0] > 10'h3ff;
   assign \$115  = \$113  & \$114 ;
-  assign \$116  = \port$10425$0 [2:0] == 1'h1;
-  assign \$117  = ! \port$10425$0 [22:19];
+  assign \$116  = \port$10750$0 [2:0] == 1'h1;
+  assign \$117  = ! \port$10750$0 [22:19];
   assign \$118  = \$116  & \$117 ;
-  assign \$119  = \port$10443$0 [16:14] > 2'h3;
+  assign \$119  = \port$10768$0 [16:14] > 2'h3;
   assign \$120  = \$118  & \$119 ;
-  assign \$121  = \port$10425$0 [2:0] == 2'h2;
-  assign \$122  = \port$10425$0 [22:19] == 1'h1;
+  assign \$121  = \port$10750$0 [2:0] == 2'h2;
+  assign \$122  = \port$10750$0 [22:19] == 1'h1;
   assign \$123  = \$121  & \$122 ;
-  assign \$127  = \port$10425$0 [2:0] == 2'h2;
-  assign \$128  = \port$10425$0 [22:19] == 2'h2;
+  assign \$127  = \port$10750$0 [2:0] == 2'h2;
+  assign \$128  = \port$10750$0 [22:19] == 2'h2;
   assign \$129  = \$127  & \$128 ;
   assign \$131  = | \$130 ;
   assign \$132  = \$129  & \$131 ;
-  assign \$133  = \port$10425$0 [2:0] == 2'h2;
-  assign \$134  = \port$10425$0 [22:19] == 2'h3;
+  assign \$133  = \port$10750$0 [2:0] == 2'h2;
+  assign \$134  = \port$10750$0 [22:19] == 2'h3;
   assign \$135  = \$133  & \$134 ;
-  assign \$139  = \port$10425$0 [2:0] == 2'h2;
-  assign \$140  = \port$10425$0 [22:19] == 3'h4;
+  assign \$139  = \port$10750$0 [2:0] == 2'h2;
+  assign \$140  = \port$10750$0 [22:19] == 3'h4;
   assign \$141  = \$139  & \$140 ;
   assign \$143  = | \$142 ;
   assign \$144  = \$141  & \$143 ;
-  assign \$145  = \port$10425$0 [2:0] == 2'h2;
-  assign \$146  = \port$10425$0 [22:19] == 3'h7;
+  assign \$145  = \port$10750$0 [2:0] == 2'h2;
+  assign \$146  = \port$10750$0 [22:19] == 3'h7;
   assign \$147  = \$145  & \$146 ;
-  assign \$151  = \port$10425$0 [2:0] == 2'h2;
-  assign \$152  = \port$10425$0 [22:19] == 4'h8;
+  assign \$151  = \port$10750$0 [2:0] == 2'h2;
+  assign \$152  = \port$10750$0 [22:19] == 4'h8;
   assign \$153  = \$151  & \$152 ;
   assign \$155  = | \$154 ;
   assign \$156  = \$153  & \$155 ;
-  assign \$157  = \port$10425$0 [2:0] == 2'h2;
-  assign \$158  = ! \port$10425$0 [22:19];
+  assign \$157  = \port$10750$0 [2:0] == 2'h2;
+  assign \$158  = ! \port$10750$0 [22:19];
   assign \$159  = \$157  & \$158 ;
-  assign \$160  = \port$10443$0 [14:12] > 2'h3;
+  assign \$160  = \port$10768$0 [14:12] > 2'h3;
   assign \$161  = \$159  & \$160 ;
-  assign \$162  = \port$10425$0 [2:0] == 2'h3;
-  assign \$163  = ! \port$10425$0 [22:19];
+  assign \$162  = \port$10750$0 [2:0] == 2'h3;
+  assign \$163  = ! \port$10750$0 [22:19];
   assign \$164  = \$162  & \$163 ;
-  assign \$165  = \port$10443$0 [19:16] > 3'h7;
+  assign \$165  = \port$10768$0 [19:16] > 3'h7;
   assign \$166  = \$164  & \$165 ;
-  assign \$167  = \port$10425$0 [2:0] == 2'h3;
-  assign \$168  = ! \port$10425$0 [22:19];
+  assign \$167  = \port$10750$0 [2:0] == 2'h3;
+  assign \$168  = ! \port$10750$0 [22:19];
   assign \$169  = \$167  & \$168 ;
-  assign \$170  = \port$10443$0 [22:20] > 2'h3;
+  assign \$170  = \port$10768$0 [22:20] > 2'h3;
   assign \$171  = \$169  & \$170 ;
-  assign \$172  = \port$10425$0 [2:0] == 2'h3;
-  assign \$173  = \port$10425$0 [22:19] == 1'h1;
+  assign \$172  = \port$10750$0 [2:0] == 2'h3;
+  assign \$173  = \port$10750$0 [22:19] == 1'h1;
   assign \$174  = \$172  & \$173 ;
-  assign \$175  = \port$10443$0 [15:0] > 10'h3ff;
+  assign \$175  = \port$10768$0 [15:0] > 10'h3ff;
   assign \$176  = \$174  & \$175 ;
-  assign \$177  = \port$10425$0 [2:0] == 2'h3;
-  assign \$178  = \port$10425$0 [22:19] == 1'h1;
+  assign \$177  = \port$10750$0 [2:0] == 2'h3;
+  assign \$178  = \port$10750$0 [22:19] == 1'h1;
   assign \$179  = \$177  & \$178 ;
-  assign \$180  = \port$10443$0 [31:16] > 10'h3ff;
+  assign \$180  = \port$10768$0 [31:16] > 10'h3ff;
   assign \$181  = \$179  & \$180 ;
-  assign \$182  = \port$10425$0 [2:0] == 3'h4;
-  assign \$183  = \port$10425$0 [22:19] == 1'h1;
+  assign \$182  = \port$10750$0 [2:0] == 3'h4;
+  assign \$183  = \port$10750$0 [22:19] == 1'h1;
   assign \$184  = \$182  & \$183 ;
-  assign \$185  = \port$10443$0 [15:0] > 10'h3ff;
-  assign \$186  = \port$10443$0 [15:0] != 16'hffff;
+  assign \$185  = \port$10768$0 [15:0] > 10'h3ff;
+  assign \$186  = \port$10768$0 [15:0] != 16'hffff;
   assign \$187  = \$185  & \$186 ;
   assign \$188  = \$184  & \$187 ;
-  assign \$189  = \port$10425$0 [2:0] == 3'h4;
-  assign \$190  = ! \port$10425$0 [22:19];
+  assign \$189  = \port$10750$0 [2:0] == 3'h4;
+  assign \$190  = ! \port$10750$0 [22:19];
   assign \$191  = \$189  & \$190 ;
-  assign \$192  = \port$10443$0 [31:24] > 3'h7;
+  assign \$192  = \port$10768$0 [31:24] > 3'h7;
   assign \$193  = \$191  & \$192 ;
-  assign \$194  = \port$10425$0 [2:0] == 2'h3;
-  assign \$195  = \port$10425$0 [22:19] == 1'h1;
+  assign \$194  = \port$10750$0 [2:0] == 2'h3;
+  assign \$195  = \port$10750$0 [22:19] == 1'h1;
   assign \$196  = \$194  & \$195 ;
-  assign \$197  = \port$10443$0 [15:0] + \port$10443$0 [31:16];
+  assign \$197  = \port$10768$0 [15:0] + \port$10768$0 [31:16];
   assign \$198  = \$197  >= 11'h400;
   assign \$199  = \$196  & \$198 ;
-  assign \$200  = command & \port$10443$0 [0];
-  assign \$201  = \$200  & \port$10443$0 [1];
-  assign \$202  = command & \port$10443$0 [0];
-  assign \$203  = busy >> \port$10425$0 [5:3];
+  assign \$200  = command & \port$10768$0 [0];
+  assign \$201  = \$200  & \port$10768$0 [1];
+  assign \$202  = command & \port$10768$0 [0];
+  assign \$203  = busy >> \port$10750$0 [5:3];
   assign \$204  = \$202  & \$203 ;
-  assign \$205  = command & \port$10443$0 [1];
-  assign \$206  = clearing >> \port$10425$0 [5:3];
+  assign \$205  = command & \port$10768$0 [1];
+  assign \$206  = clearing >> \port$10750$0 [5:3];
   assign \$207  = \$205  & \$206 ;
-  assign \$208  = ! \port$10425$0 [2:0];
+  assign \$208  = ! \port$10750$0 [2:0];
   assign \$209  = ~ command;
   assign \$210  = \$208  & \$209 ;
-  assign \$211  = busy >> \port$10425$0 [5:3];
+  assign \$211  = busy >> \port$10750$0 [5:3];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$10425$0 [2:0] == 3'h4;
-  assign \$214  = \port$10425$0 [2:0] == 2'h3;
+  assign \$213  = \port$10750$0 [2:0] == 3'h4;
+  assign \$214  = \port$10750$0 [2:0] == 2'h3;
   assign \$215  = \$213  | \$214 ;
   assign \$216  = \inside  & busy[3:0];
   assign \$217  = | \$216 ;
   assign \$218  = \$215  & \$217 ;
-  assign \$219  = \port$10425$0 [2:0] == 1'h1;
+  assign \$219  = \port$10750$0 [2:0] == 1'h1;
   assign \$220  = \$219  & owner_of_region[0];
   assign \$221  = busy >> owner_of_region[3:1];
   assign \$222  = \$220  & \$221 ;
-  assign \$223  = \port$10425$0 [2:0] == 1'h1;
-  assign \$224  = ! \port$10425$0 [22:19];
+  assign \$223  = \port$10750$0 [2:0] == 1'h1;
+  assign \$224  = ! \port$10750$0 [22:19];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = \port$10443$0 [0] & \port$10443$0 [6];
+  assign \$226  = \port$10768$0 [0] & \port$10768$0 [6];
   assign \$227  = \$225  & \$226 ;
-  assign \$228  = busy >> \port$10443$0 [16:14];
+  assign \$228  = busy >> \port$10768$0 [16:14];
   assign \$229  = \$227  & \$228 ;
-  assign \$230  = \port$10425$0 [2:0] == 2'h2;
+  assign \$230  = \port$10750$0 [2:0] == 2'h2;
   assign \$231  = \$230  & owner_of_route[0];
   assign \$232  = busy >> owner_of_route[3:1];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$10425$0 [2:0] == 2'h2;
-  assign \$235  = ! \port$10425$0 [22:19];
+  assign \$234  = \port$10750$0 [2:0] == 2'h2;
+  assign \$235  = ! \port$10750$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$238  = busy >> \port$10443$0 [14:12];
+  assign \$238  = busy >> \port$10768$0 [14:12];
   assign \$239  = \$237  & \$238 ;
   assign \$240  = | { \$239 , \$233 , \$229 , \$222 , \$218 , \$212 , \$207 , \$204 , \$201 , \$199 , \$193 , \$188 , \$181 , \$176 , \$171 , \$166 , \$161 , \$156 , \$150 , \$144 , \$138 , \$132 , \$126 , \$120 , \$115 , \$110 , \$104 , \$98 , \$92 , \$86 , \$81 , \$76 , \$71 , \$66 , \$61 , \$56 , \$51 , \$46 , \$41 , \$36  };
-  assign \$241  = \port$10443$0 [0] | \port$10443$0 [1];
+  assign \$241  = \port$10768$0 [0] | \port$10768$0 [1];
   assign \$242  = command & \$241 ;
   assign \$243  = other_number + 1'h1;
   assign \$244  = other_number == 3'h4;
   assign \$245  = act & command;
-  assign \$246  = \port$10443$0 [0] | \port$10443$0 [1];
+  assign \$246  = \port$10768$0 [0] | \port$10768$0 [1];
   assign \$247  = \$245  & \$246 ;
   assign \$248  = settle - 1'h1;
   assign \$249  = settle == 1'h1;
-  assign \$250  = ~ \port$10443$0 [0];
+  assign \$250  = ~ \port$10768$0 [0];
   assign \$251  = command & \$250 ;
-  assign \$252  = ~ \port$10443$0 [1];
+  assign \$252  = ~ \port$10768$0 [1];
   assign \$253  = \$251  & \$252 ;
   assign \$254  = ~ \$253 ;
   assign \$255  = act & \$254 ;
-  assign \$256  = \port$10425$0 [2:0] == 1'h1;
-  assign \$257  = ! \port$10425$0 [22:19];
+  assign \$256  = \port$10750$0 [2:0] == 1'h1;
+  assign \$257  = ! \port$10750$0 [22:19];
   assign \$258  = \$256  & \$257 ;
-  assign \$259  = \port$10443$0 [0] & \port$10443$0 [6];
-  assign \$260  = \port$10425$0 [2:0] == 2'h2;
-  assign \$261  = ! \port$10425$0 [22:19];
+  assign \$259  = \port$10768$0 [0] & \port$10768$0 [6];
+  assign \$260  = \port$10750$0 [2:0] == 2'h2;
+  assign \$261  = ! \port$10750$0 [22:19];
   assign \$262  = \$260  & \$261 ;
-  assign \$263  = ! \port$10425$0 [2:0];
-  assign \$264  = \port$10425$0 [22:19] == 1'h1;
+  assign \$263  = ! \port$10750$0 [2:0];
+  assign \$264  = \port$10750$0 [22:19] == 1'h1;
   assign \$265  = \$263  & \$264 ;
-  assign \$266  = ! \port$10425$0 [18:3];
+  assign \$266  = ! \port$10750$0 [18:3];
   assign \$267  = \$265  & \$266 ;
-  assign \$268  = ! \port$10425$0 [2:0];
-  assign \$269  = \port$10425$0 [22:19] == 2'h2;
+  assign \$268  = ! \port$10750$0 [2:0];
+  assign \$269  = \port$10750$0 [22:19] == 2'h2;
   assign \$270  = \$268  & \$269 ;
-  assign \$271  = ! \port$10425$0 [18:3];
+  assign \$271  = ! \port$10750$0 [18:3];
   assign \$272  = \$270  & \$271 ;
-  assign \$273  = ! \port$10425$0 [2:0];
-  assign \$274  = \port$10425$0 [22:19] == 2'h3;
+  assign \$273  = ! \port$10750$0 [2:0];
+  assign \$274  = \port$10750$0 [22:19] == 2'h3;
   assign \$275  = \$273  & \$274 ;
-  assign \$276  = ! \port$10425$0 [18:3];
+  assign \$276  = ! \port$10750$0 [18:3];
   assign \$277  = \$275  & \$276 ;
-  assign \$278  = ! \port$10425$0 [2:0];
-  assign \$279  = \port$10425$0 [22:19] == 3'h4;
+  assign \$278  = ! \port$10750$0 [2:0];
+  assign \$279  = \port$10750$0 [22:19] == 3'h4;
   assign \$280  = \$278  & \$279 ;
-  assign \$281  = ! \port$10425$0 [18:3];
+  assign \$281  = ! \port$10750$0 [18:3];
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$10425$0 [2:0];
-  assign \$284  = \port$10425$0 [22:19] == 3'h6;
+  assign \$283  = ! \port$10750$0 [2:0];
+  assign \$284  = \port$10750$0 [22:19] == 3'h6;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$10425$0 [18:3];
+  assign \$286  = ! \port$10750$0 [18:3];
   assign \$287  = \$285  & \$286 ;
-  assign \$288  = ! \port$10425$0 [2:0];
-  assign \$289  = \port$10425$0 [22:19] == 3'h7;
+  assign \$288  = ! \port$10750$0 [2:0];
+  assign \$289  = \port$10750$0 [22:19] == 3'h7;
   assign \$290  = \$288  & \$289 ;
-  assign \$291  = ! \port$10425$0 [18:3];
+  assign \$291  = ! \port$10750$0 [18:3];
   assign \$292  = \$290  & \$291 ;
-  assign \$293  = ! \port$10425$0 [2:0];
-  assign \$294  = \port$10425$0 [22:19] == 1'h1;
+  assign \$293  = ! \port$10750$0 [2:0];
+  assign \$294  = \port$10750$0 [22:19] == 1'h1;
   assign \$295  = \$293  & \$294 ;
-  assign \$296  = \port$10425$0 [18:3] == 1'h1;
+  assign \$296  = \port$10750$0 [18:3] == 1'h1;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = ! \port$10425$0 [2:0];
-  assign \$299  = \port$10425$0 [22:19] == 2'h2;
+  assign \$298  = ! \port$10750$0 [2:0];
+  assign \$299  = \port$10750$0 [22:19] == 2'h2;
   assign \$300  = \$298  & \$299 ;
-  assign \$301  = \port$10425$0 [18:3] == 1'h1;
+  assign \$301  = \port$10750$0 [18:3] == 1'h1;
   assign \$302  = \$300  & \$301 ;
-  assign \$303  = ! \port$10425$0 [2:0];
-  assign \$304  = \port$10425$0 [22:19] == 2'h3;
+  assign \$303  = ! \port$10750$0 [2:0];
+  assign \$304  = \port$10750$0 [22:19] == 2'h3;
   assign \$305  = \$303  & \$304 ;
-  assign \$306  = \port$10425$0 [18:3] == 1'h1;
+  assign \$306  = \port$10750$0 [18:3] == 1'h1;
   assign \$307  = \$305  & \$306 ;
-  assign \$308  = ! \port$10425$0 [2:0];
-  assign \$309  = \port$10425$0 [22:19] == 3'h4;
+  assign \$308  = ! \port$10750$0 [2:0];
+  assign \$309  = \port$10750$0 [22:19] == 3'h4;
   assign \$310  = \$308  & \$309 ;
-  assign \$311  = \port$10425$0 [18:3] == 1'h1;
+  assign \$311  = \port$10750$0 [18:3] == 1'h1;
   assign \$312  = \$310  & \$311 ;
-  assign \$313  = ! \port$10425$0 [2:0];
-  assign \$314  = \port$10425$0 [22:19] == 3'h6;
+  assign \$313  = ! \port$10750$0 [2:0];
+  assign \$314  = \port$10750$0 [22:19] == 3'h6;
   assign \$315  = \$313  & \$314 ;
-  assign \$316  = \port$10425$0 [18:3] == 1'h1;
+  assign \$316  = \port$10750$0 [18:3] == 1'h1;
   assign \$317  = \$315  & \$316 ;
-  assign \$318  = ! \port$10425$0 [2:0];
-  assign \$319  = \port$10425$0 [22:19] == 3'h7;
+  assign \$318  = ! \port$10750$0 [2:0];
+  assign \$319  = \port$10750$0 [22:19] == 3'h7;
   assign \$320  = \$318  & \$319 ;
-  assign \$321  = \port$10425$0 [18:3] == 1'h1;
+  assign \$321  = \port$10750$0 [18:3] == 1'h1;
   assign \$322  = \$320  & \$321 ;
-  assign \$323  = ! \port$10425$0 [2:0];
-  assign \$324  = \port$10425$0 [22:19] == 1'h1;
+  assign \$323  = ! \port$10750$0 [2:0];
+  assign \$324  = \port$10750$0 [22:19] == 1'h1;
   assign \$325  = \$323  & \$324 ;
-  assign \$326  = \port$10425$0 [18:3] == 2'h2;
+  assign \$326  = \port$10750$0 [18:3] == 2'h2;
   assign \$327  = \$325  & \$326 ;
-  assign \$328  = ! \port$10425$0 [2:0];
-  assign \$329  = \port$10425$0 [22:19] == 2'h2;
+  assign \$328  = ! \port$10750$0 [2:0];
+  assign \$329  = \port$10750$0 [22:19] == 2'h2;
   assign \$330  = \$328  & \$329 ;
-  assign \$331  = \port$10425$0 [18:3] == 2'h2;
+  assign \$331  = \port$10750$0 [18:3] == 2'h2;
   assign \$332  = \$330  & \$331 ;
-  assign \$333  = ! \port$10425$0 [2:0];
-  assign \$334  = \port$10425$0 [22:19] == 2'h3;
+  assign \$333  = ! \port$10750$0 [2:0];
+  assign \$334  = \port$10750$0 [22:19] == 2'h3;
   assign \$335  = \$333  & \$334 ;
-  assign \$336  = \port$10425$0 [18:3] == 2'h2;
+  assign \$336  = \port$10750$0 [18:3] == 2'h2;
   assign \$337  = \$335  & \$336 ;
-  assign \$338  = ! \port$10425$0 [2:0];
-  assign \$339  = \port$10425$0 [22:19] == 3'h4;
+  assign \$338  = ! \port$10750$0 [2:0];
+  assign \$339  = \port$10750$0 [22:19] == 3'h4;
   assign \$340  = \$338  & \$339 ;
-  assign \$341  = \port$10425$0 [18:3] == 2'h2;
+  assign \$341  = \port$10750$0 [18:3] == 2'h2;
   assign \$342  = \$340  & \$341 ;
-  assign \$343  = ! \port$10425$0 [2:0];
-  assign \$344  = \port$10425$0 [22:19] == 3'h6;
+  assign \$343  = ! \port$10750$0 [2:0];
+  assign \$344  = \port$10750$0 [22:19] == 3'h6;
   assign \$345  = \$343  & \$344 ;
-  assign \$346  = \port$10425$0 [18:3] == 2'h2;
+  assign \$346  = \port$10750$0 [18:3] == 2'h2;
   assign \$347  = \$345  & \$346 ;
-  assign \$348  = ! \port$10425$0 [2:0];
-  assign \$349  = \port$10425$0 [22:19] == 3'h7;
+  assign \$348  = ! \port$10750$0 [2:0];
+  assign \$349  = \port$10750$0 [22:19] == 3'h7;
   assign \$350  = \$348  & \$349 ;
-  assign \$351  = \port$10425$0 [18:3] == 2'h2;
+  assign \$351  = \port$10750$0 [18:3] == 2'h2;
   assign \$352  = \$350  & \$351 ;
-  assign \$353  = ! \port$10425$0 [2:0];
-  assign \$354  = \port$10425$0 [22:19] == 1'h1;
+  assign \$353  = ! \port$10750$0 [2:0];
+  assign \$354  = \port$10750$0 [22:19] == 1'h1;
   assign \$355  = \$353  & \$354 ;
-  assign \$356  = \port$10425$0 [18:3] == 2'h3;
+  assign \$356  = \port$10750$0 [18:3] == 2'h3;
   assign \$357  = \$355  & \$356 ;
-  assign \$358  = ! \port$10425$0 [2:0];
-  assign \$359  = \port$10425$0 [22:19] == 2'h2;
+  assign \$358  = ! \port$10750$0 [2:0];
+  assign \$359  = \port$10750$0 [22:19] == 2'h2;
   assign \$360  = \$358  & \$359 ;
-  assign \$361  = \port$10425$0 [18:3] == 2'h3;
+  assign \$361  = \port$10750$0 [18:3] == 2'h3;
   assign \$362  = \$360  & \$361 ;
-  assign \$363  = ! \port$10425$0 [2:0];
-  assign \$364  = \port$10425$0 [22:19] == 2'h3;
+  assign \$363  = ! \port$10750$0 [2:0];
+  assign \$364  = \port$10750$0 [22:19] == 2'h3;
   assign \$365  = \$363  & \$364 ;
-  assign \$366  = \port$10425$0 [18:3] == 2'h3;
+  assign \$366  = \port$10750$0 [18:3] == 2'h3;
   assign \$367  = \$365  & \$366 ;
-  assign \$368  = ! \port$10425$0 [2:0];
-  assign \$369  = \port$10425$0 [22:19] == 3'h4;
+  assign \$368  = ! \port$10750$0 [2:0];
+  assign \$369  = \port$10750$0 [22:19] == 3'h4;
   assign \$370  = \$368  & \$369 ;
-  assign \$371  = \port$10425$0 [18:3] == 2'h3;
+  assign \$371  = \port$10750$0 [18:3] == 2'h3;
   assign \$372  = \$370  & \$371 ;
-  assign \$373  = ! \port$10425$0 [2:0];
-  assign \$374  = \port$10425$0 [22:19] == 3'h6;
+  assign \$373  = ! \port$10750$0 [2:0];
+  assign \$374  = \port$10750$0 [22:19] == 3'h6;
   assign \$375  = \$373  & \$374 ;
-  assign \$376  = \port$10425$0 [18:3] == 2'h3;
+  assign \$376  = \port$10750$0 [18:3] == 2'h3;
   assign \$377  = \$375  & \$376 ;
-  assign \$378  = ! \port$10425$0 [2:0];
-  assign \$379  = \port$10425$0 [22:19] == 3'h7;
+  assign \$378  = ! \port$10750$0 [2:0];
+  assign \$379  = \port$10750$0 [22:19] == 3'h7;
   assign \$380  = \$378  & \$379 ;
-  assign \$381  = \port$10425$0 [18:3] == 2'h3;
+  assign \$381  = \port$10750$0 [18:3] == 2'h3;
   assign \$382  = \$380  & \$381 ;
   assign \$383  = own[9:0] + own[20:10];
   assign \$384  = \$383  <= 11'h400;
@@ -43260,12 +45408,12 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
   assign \$434  = $signed(distance_3) >= $signed(1'h0);
   assign \$435  = $signed(distance_3) < $signed({ 1'h0, count_3 });
   assign \$436  = \$434  & \$435 ;
-  assign \$437  = ! \port$10425$0 [2:0];
-  assign \$438  = ! \port$10425$0 [22:19];
+  assign \$437  = ! \port$10750$0 [2:0];
+  assign \$438  = ! \port$10750$0 [22:19];
   assign command = \$437  & \$438 ;
   assign \$439  = ~ refused;
   assign \$440  = act & command;
-  assign \$441  = \port$10443$0 [0] | \port$10443$0 [1];
+  assign \$441  = \port$10768$0 [0] | \port$10768$0 [1];
   assign \$442  = \$440  & \$441 ;
   assign \$443  = settle == 1'h1;
   assign \$444  = ! fsm_state;
@@ -43326,11 +45474,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
   always @(posedge clk)
     owner_of_region_4 <= \$474 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$475  = owner_of_region_5;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43344,7 +45492,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0005:
               \$475 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43356,7 +45504,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0004:
               /* empty */;
           16'h0005:
-              \$475 [3:1] = \port$10443$0 [16:14];
+              \$475 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43365,11 +45513,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$476  = owner_of_region_6;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43385,7 +45533,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0006:
               \$476 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43399,7 +45547,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0005:
               /* empty */;
           16'h0006:
-              \$476 [3:1] = \port$10443$0 [16:14];
+              \$476 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43408,11 +45556,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$477  = owner_of_region_7;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43430,7 +45578,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0007:
               \$477 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43446,7 +45594,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0006:
               /* empty */;
           16'h0007:
-              \$477 [3:1] = \port$10443$0 [16:14];
+              \$477 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43455,11 +45603,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$478  = owner_of_region_8;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43479,7 +45627,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0008:
               \$478 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43497,7 +45645,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0007:
               /* empty */;
           16'h0008:
-              \$478 [3:1] = \port$10443$0 [16:14];
+              \$478 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43506,11 +45654,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$479  = owner_of_region_9;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43532,7 +45680,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0009:
               \$479 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43552,7 +45700,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0008:
               /* empty */;
           16'h0009:
-              \$479 [3:1] = \port$10443$0 [16:14];
+              \$479 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43561,11 +45709,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$480  = owner_of_region_10;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43589,7 +45737,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000a:
               \$480 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43611,7 +45759,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0009:
               /* empty */;
           16'h000a:
-              \$480 [3:1] = \port$10443$0 [16:14];
+              \$480 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43620,11 +45768,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$481  = owner_of_region_11;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43650,7 +45798,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000b:
               \$481 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43674,7 +45822,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000a:
               /* empty */;
           16'h000b:
-              \$481 [3:1] = \port$10443$0 [16:14];
+              \$481 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43683,11 +45831,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$482  = owner_of_region_12;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43715,7 +45863,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000c:
               \$482 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43741,7 +45889,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000b:
               /* empty */;
           16'h000c:
-              \$482 [3:1] = \port$10443$0 [16:14];
+              \$482 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43750,11 +45898,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$483  = owner_of_region_13;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43784,7 +45932,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000d:
               \$483 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43812,7 +45960,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000c:
               /* empty */;
           16'h000d:
-              \$483 [3:1] = \port$10443$0 [16:14];
+              \$483 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43821,11 +45969,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$484  = owner_of_region_14;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43857,7 +46005,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000e:
               \$484 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43887,7 +46035,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000d:
               /* empty */;
           16'h000e:
-              \$484 [3:1] = \port$10443$0 [16:14];
+              \$484 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43896,11 +46044,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$485  = owner_of_region_15;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43934,7 +46082,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000f:
               \$485 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -43966,7 +46114,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h000e:
               /* empty */;
           16'h000f:
-              \$485 [3:1] = \port$10443$0 [16:14];
+              \$485 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -43975,17 +46123,17 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$486  = owner_of_route_0;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               \$486 [0] = 1'h1;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
-              \$486 [3:1] = \port$10443$0 [14:12];
+              \$486 [3:1] = \port$10768$0 [14:12];
         endcase
       end
     end
@@ -43994,21 +46142,21 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$487  = owner_of_route_1;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               \$487 [0] = 1'h1;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
-              \$487 [3:1] = \port$10443$0 [14:12];
+              \$487 [3:1] = \port$10768$0 [14:12];
         endcase
       end
     end
@@ -44017,11 +46165,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$488  = owner_of_route_2;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44029,13 +46177,13 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0002:
               \$488 [0] = 1'h1;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               /* empty */;
           16'h0002:
-              \$488 [3:1] = \port$10443$0 [14:12];
+              \$488 [3:1] = \port$10768$0 [14:12];
         endcase
       end
     end
@@ -44044,11 +46192,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$489  = owner_of_route_3;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44058,7 +46206,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0003:
               \$489 [0] = 1'h1;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44066,7 +46214,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0002:
               /* empty */;
           16'h0003:
-              \$489 [3:1] = \port$10443$0 [14:12];
+              \$489 [3:1] = \port$10768$0 [14:12];
         endcase
       end
     end
@@ -44075,11 +46223,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$490  = owner_of_route_4;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44091,7 +46239,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0004:
               \$490 [0] = 1'h1;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44101,7 +46249,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0003:
               /* empty */;
           16'h0004:
-              \$490 [3:1] = \port$10443$0 [14:12];
+              \$490 [3:1] = \port$10768$0 [14:12];
         endcase
       end
     end
@@ -44110,11 +46258,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$491  = owner_of_route_5;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44128,7 +46276,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0005:
               \$491 [0] = 1'h1;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44140,7 +46288,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0004:
               /* empty */;
           16'h0005:
-              \$491 [3:1] = \port$10443$0 [14:12];
+              \$491 [3:1] = \port$10768$0 [14:12];
         endcase
       end
     end
@@ -44149,11 +46297,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$492  = owner_of_route_6;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44169,7 +46317,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0006:
               \$492 [0] = 1'h1;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44183,7 +46331,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0005:
               /* empty */;
           16'h0006:
-              \$492 [3:1] = \port$10443$0 [14:12];
+              \$492 [3:1] = \port$10768$0 [14:12];
         endcase
       end
     end
@@ -44192,11 +46340,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$493  = owner_of_route_7;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44214,7 +46362,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0007:
               \$493 [0] = 1'h1;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44230,7 +46378,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0006:
               /* empty */;
           16'h0007:
-              \$493 [3:1] = \port$10443$0 [14:12];
+              \$493 [3:1] = \port$10768$0 [14:12];
         endcase
       end
     end
@@ -44239,26 +46387,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$494  = owned_0;
     if (act) begin
       if (\$267 ) begin
-        \$494 [9:0] = \port$10443$0 [9:0];
+        \$494 [9:0] = \port$10768$0 [9:0];
       end
       if (\$272 ) begin
-        \$494 [20:10] = \port$10443$0 [10:0];
+        \$494 [20:10] = \port$10768$0 [10:0];
       end
       if (\$277 ) begin
-        \$494 [30:21] = \port$10443$0 [9:0];
+        \$494 [30:21] = \port$10768$0 [9:0];
       end
       if (\$282 ) begin
-        \$494 [41:31] = \port$10443$0 [10:0];
+        \$494 [41:31] = \port$10768$0 [10:0];
       end
       if (\$287 ) begin
-        \$494 [57:42] = \port$10443$0 [15:0];
+        \$494 [57:42] = \port$10768$0 [15:0];
       end
       if (\$292 ) begin
-        \$494 [74:58] = \port$10443$0 [16:0];
+        \$494 [74:58] = \port$10768$0 [16:0];
       end
     end
     if (rst) begin
@@ -44266,26 +46414,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$495  = owned_1;
     if (act) begin
       if (\$297 ) begin
-        \$495 [9:0] = \port$10443$0 [9:0];
+        \$495 [9:0] = \port$10768$0 [9:0];
       end
       if (\$302 ) begin
-        \$495 [20:10] = \port$10443$0 [10:0];
+        \$495 [20:10] = \port$10768$0 [10:0];
       end
       if (\$307 ) begin
-        \$495 [30:21] = \port$10443$0 [9:0];
+        \$495 [30:21] = \port$10768$0 [9:0];
       end
       if (\$312 ) begin
-        \$495 [41:31] = \port$10443$0 [10:0];
+        \$495 [41:31] = \port$10768$0 [10:0];
       end
       if (\$317 ) begin
-        \$495 [57:42] = \port$10443$0 [15:0];
+        \$495 [57:42] = \port$10768$0 [15:0];
       end
       if (\$322 ) begin
-        \$495 [74:58] = \port$10443$0 [16:0];
+        \$495 [74:58] = \port$10768$0 [16:0];
       end
     end
     if (rst) begin
@@ -44293,26 +46441,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$496  = owned_2;
     if (act) begin
       if (\$327 ) begin
-        \$496 [9:0] = \port$10443$0 [9:0];
+        \$496 [9:0] = \port$10768$0 [9:0];
       end
       if (\$332 ) begin
-        \$496 [20:10] = \port$10443$0 [10:0];
+        \$496 [20:10] = \port$10768$0 [10:0];
       end
       if (\$337 ) begin
-        \$496 [30:21] = \port$10443$0 [9:0];
+        \$496 [30:21] = \port$10768$0 [9:0];
       end
       if (\$342 ) begin
-        \$496 [41:31] = \port$10443$0 [10:0];
+        \$496 [41:31] = \port$10768$0 [10:0];
       end
       if (\$347 ) begin
-        \$496 [57:42] = \port$10443$0 [15:0];
+        \$496 [57:42] = \port$10768$0 [15:0];
       end
       if (\$352 ) begin
-        \$496 [74:58] = \port$10443$0 [16:0];
+        \$496 [74:58] = \port$10768$0 [16:0];
       end
     end
     if (rst) begin
@@ -44320,26 +46468,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$497  = owned_3;
     if (act) begin
       if (\$357 ) begin
-        \$497 [9:0] = \port$10443$0 [9:0];
+        \$497 [9:0] = \port$10768$0 [9:0];
       end
       if (\$362 ) begin
-        \$497 [20:10] = \port$10443$0 [10:0];
+        \$497 [20:10] = \port$10768$0 [10:0];
       end
       if (\$367 ) begin
-        \$497 [30:21] = \port$10443$0 [9:0];
+        \$497 [30:21] = \port$10768$0 [9:0];
       end
       if (\$372 ) begin
-        \$497 [41:31] = \port$10443$0 [10:0];
+        \$497 [41:31] = \port$10768$0 [10:0];
       end
       if (\$377 ) begin
-        \$497 [57:42] = \port$10443$0 [15:0];
+        \$497 [57:42] = \port$10768$0 [15:0];
       end
       if (\$382 ) begin
-        \$497 [74:58] = \port$10443$0 [16:0];
+        \$497 [74:58] = \port$10768$0 [16:0];
       end
     end
     if (rst) begin
@@ -44347,7 +46495,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     act = 1'h0;
     casez (fsm_state)
       3'h0:
@@ -44361,7 +46509,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     i__ready = 1'h0;
     casez (fsm_state)
       3'h0:
@@ -44383,9 +46531,9 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$5  = 75'h0000000000000000000;
-    casez (\port$10425$0 [18:3])
+    casez (\port$10750$0 [18:3])
       16'h0000:
           \$5  = owned_0;
       16'h0001:
@@ -44397,7 +46545,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$6  = 75'h0000000000000000000;
     casez (other_number)
       3'h0:
@@ -44411,9 +46559,9 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$30  = 4'h0;
-    casez (\port$10425$0 [18:3])
+    casez (\port$10750$0 [18:3])
       16'h0000:
           \$30  = owner_of_region_0;
       16'h0001:
@@ -44449,9 +46597,9 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$31  = 4'h0;
-    casez (\port$10425$0 [18:3])
+    casez (\port$10750$0 [18:3])
       16'h0000:
           \$31  = owner_of_route_0;
       16'h0001:
@@ -44471,112 +46619,112 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$449  = { 4'h0, \$4 , \$3 , \$2 , \$1  };
     if (rst) begin
       \$449  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$450  = { 4'h0, status[129], status[87], status[45], status[3] };
     if (rst) begin
       \$450  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$451  = \$5 ;
     if (rst) begin
       \$451  = 75'h0000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$452  = \$6 ;
     if (rst) begin
       \$452  = 75'h0000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$453  = \$9 ;
     if (rst) begin
       \$453  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$454  = \$12 ;
     if (rst) begin
       \$454  = 17'h00000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$455  = \$14 ;
     if (rst) begin
       \$455  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$456  = \$17 ;
     if (rst) begin
       \$456  = 17'h00000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$457  = \$19 ;
     if (rst) begin
       \$457  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$458  = \$22 ;
     if (rst) begin
       \$458  = 17'h00000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$459  = \$24 ;
     if (rst) begin
       \$459  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$460  = \$27 ;
     if (rst) begin
       \$460  = 17'h00000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$461  = \$29 ;
     if (rst) begin
       \$461  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$462  = \$30 ;
     if (rst) begin
       \$462  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$463  = \$31 ;
     if (rst) begin
       \$463  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$464  = other_number;
     casez (fsm_state)
       3'h0:
@@ -44598,7 +46746,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$465  = fsm_state;
     casez (fsm_state)
       3'h0:
@@ -44633,7 +46781,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$466  = refused;
     casez (fsm_state)
       3'h0:
@@ -44650,7 +46798,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$467  = settle;
     casez (fsm_state)
       3'h0:
@@ -44669,31 +46817,31 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$468  = \$255 ;
     if (rst) begin
       \$468  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
-    \$469  = { \port$10443$0 , \port$10425$0  };
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
+    \$469  = { \port$10768$0 , \port$10750$0  };
     if (rst) begin
       \$469  = 55'h00000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$470  = owner_of_region_0;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               \$470 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
-              \$470 [3:1] = \port$10443$0 [16:14];
+              \$470 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -44702,21 +46850,21 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$471  = owner_of_region_1;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               \$471 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
-              \$471 [3:1] = \port$10443$0 [16:14];
+              \$471 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -44725,11 +46873,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$472  = owner_of_region_2;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44737,13 +46885,13 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0002:
               \$472 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               /* empty */;
           16'h0002:
-              \$472 [3:1] = \port$10443$0 [16:14];
+              \$472 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -44752,11 +46900,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$473  = owner_of_region_3;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44766,7 +46914,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0003:
               \$473 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44774,7 +46922,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0002:
               /* empty */;
           16'h0003:
-              \$473 [3:1] = \port$10443$0 [16:14];
+              \$473 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -44783,11 +46931,11 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$474  = owner_of_region_4;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44799,7 +46947,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0004:
               \$474 [0] = \$259 ;
         endcase
-        casez (\port$10425$0 [18:3])
+        casez (\port$10750$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -44809,7 +46957,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
           16'h0003:
               /* empty */;
           16'h0004:
-              \$474 [3:1] = \port$10443$0 [16:14];
+              \$474 [3:1] = \port$10768$0 [16:14];
         endcase
       end
     end
@@ -44817,7 +46965,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
       \$474  = 4'h0;
     end
   end
-  assign i__payload = { \port$10443$0 , \port$10425$0  };
+  assign i__payload = { \port$10768$0 , \port$10750$0  };
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -44859,10 +47007,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
   assign \own.touch  = own[74:42];
   assign \own.touch.first  = own[57:42];
   assign \own.touch.count  = own[74:58];
-  assign \i__payload.table  = \port$10425$0 [2:0];
-  assign \i__payload.entry  = \port$10425$0 [18:3];
-  assign \i__payload.word  = \port$10425$0 [22:19];
-  assign \i__payload.data  = \port$10443$0 ;
+  assign \i__payload.table  = \port$10750$0 [2:0];
+  assign \i__payload.entry  = \port$10750$0 [18:3];
+  assign \i__payload.word  = \port$10750$0 [22:19];
+  assign \i__payload.data  = \port$10768$0 ;
   assign \owned_0.tiles  = owned_0[20:0];
   assign \owned_0.tiles.first  = owned_0[9:0];
   assign \owned_0.tiles.count  = owned_0[20:10];
@@ -44971,29 +47119,29 @@ module \t3_node_axi.registers.guard (rst, status, \port$10425$0 , i__valid, \por
   assign \$90  = 32'd0;
   assign \$91  = 1'h0;
   assign \$92  = 1'h0;
-  assign \$96  = \port$10443$0 ;
+  assign \$96  = \port$10768$0 ;
   assign \$102  = 32'd0;
   assign \$103  = 1'h0;
   assign \$104  = 1'h0;
-  assign \$108  = \port$10443$0 ;
+  assign \$108  = \port$10768$0 ;
   assign \$124  = 32'd0;
   assign \$125  = 1'h0;
   assign \$126  = 1'h0;
-  assign \$130  = \port$10443$0 ;
+  assign \$130  = \port$10768$0 ;
   assign \$136  = 32'd0;
   assign \$137  = 1'h0;
   assign \$138  = 1'h0;
-  assign \$142  = \port$10443$0 ;
+  assign \$142  = \port$10768$0 ;
   assign \$148  = 32'd0;
   assign \$149  = 1'h0;
   assign \$150  = 1'h0;
-  assign \$154  = \port$10443$0 ;
+  assign \$154  = \port$10768$0 ;
   assign \$237  = \$236 ;
 endmodule
 
 module \t3_node_axi.requests (rst, start, \end , busy, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$63 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$63 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$65 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$65 <= 1'b0;
   wire \$1 ;
   wire [1:0] \$10 ;
   wire [11:0] \$11 ;
@@ -45126,28 +47274,28 @@ module \t3_node_axi.requests (rst, start, \end , busy, clk);
   assign \$46  = | count_1;
   assign \$47  = | count_2;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
     \$49  = \$11 [9:0];
     if (rst) begin
       \$49  = 10'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
     \$50  = \$22 [9:0];
     if (rst) begin
       \$50  = 10'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
     \$51  = \$33 [9:0];
     if (rst) begin
       \$51  = 10'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
     \$52  = \$44 [9:0];
     if (rst) begin
       \$52  = 10'h000;
@@ -45169,8 +47317,8 @@ module \t3_node_axi.requests (rst, start, \end , busy, clk);
 endmodule
 
 module \t3_node_axi.splitter (rst, burst__valid, burst__ready, request__ready, burst__payload, request__payload, request__valid, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$64 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$64 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$66 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$66 <= 1'b0;
   wire [31:0] \$1 ;
   wire \$2 ;
   wire \$3 ;
@@ -45234,7 +47382,7 @@ module \t3_node_axi.splitter (rst, burst__valid, burst__ready, request__ready, b
     left <= \$8 ;
   assign last = ! left;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
     \$6  = request__valid;
     if (burst__ready) begin
       \$6  = burst__valid;
@@ -45244,7 +47392,7 @@ module \t3_node_axi.splitter (rst, burst__valid, burst__ready, request__ready, b
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
     \$7  = beat;
     if (burst__ready) begin
       \$7  = burst__payload[31:3];
@@ -45256,7 +47404,7 @@ module \t3_node_axi.splitter (rst, burst__valid, burst__ready, request__ready, b
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
     \$8  = left;
     if (burst__ready) begin
       \$8  = burst__payload[35:32];
@@ -45299,8 +47447,8 @@ endmodule
 
 module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, clear_marks, commit__payload, clear__ready, full__valid, full__payload, error__valid, error__payload, state_done, state, occupancy, overflow_occupancy, high_water, overflow_high_water, plans, clear__payload, state_start, state_index
 , table__payload, cycle, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$65 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$65 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$67 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$67 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -46516,7 +48664,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
   always @(posedge clk)
     overflow_high_water <= \$305 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     clear__ready = 1'h0;
     casez (walk_state)
       2'h0:
@@ -46528,49 +48676,49 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$281  = take;
     if (rst) begin
       \$281  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$282  = slot_now;
     if (rst) begin
       \$282  = 10'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$283  = set_now;
     if (rst) begin
       \$283  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$284  = commit__payload;
     if (rst) begin
       \$284  = 75'h0000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$285  = \$231 [4:1];
     if (rst) begin
       \$285  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$286  = cycle;
     if (rst) begin
       \$286  = 24'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$287  = 1'h0;
     casez (walk_state)
       2'h0:
@@ -46585,7 +48733,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$288  = 1'h0;
     casez (walk_state)
       2'h0:
@@ -46600,7 +48748,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$289  = 1'h0;
     (* full_case = 32'd1 *)
     casez (walk_state)
@@ -46621,14 +48769,14 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$290  = last_set;
     if (rst) begin
       \$290  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$291  = walk_slot;
     casez (walk_state)
       2'h0:
@@ -46643,7 +48791,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$292  = walk_set;
     (* full_case = 32'd1 *)
     casez (walk_state)
@@ -46666,7 +48814,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$293  = more_slots;
     casez (walk_state)
       2'h0:
@@ -46681,7 +48829,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$294  = more_sets;
     (* full_case = 32'd1 *)
     casez (walk_state)
@@ -46704,7 +48852,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$295  = walk_state;
     (* full_case = 32'd1 *)
     casez (walk_state)
@@ -46737,14 +48885,14 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$296  = fills;
     if (rst) begin
       \$296  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$297 [1:0] = held[45:44];
     \$297 [11:2] = slot;
     \$297 [27:12] = command_read__data;
@@ -46754,14 +48902,14 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$298  = \$250 ;
     if (rst) begin
       \$298  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$299 [3:0] = \$251 ;
     \$299 [35:4] = held[42:11];
     \$299 [67:36] = held[74:43];
@@ -46770,7 +48918,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$300  = wanted;
     if (state_start) begin
       \$300  = 1'h1;
@@ -46783,7 +48931,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$301  = wanted_slot;
     if (state_start) begin
       \$301  = state_index;
@@ -46793,14 +48941,14 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$302  = answer;
     if (rst) begin
       \$302  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$303  = state;
     if (answer) begin
       \$303  = { \$252 , 3'h0, word_read__data[4:1], \$226 [23:0] };
@@ -46810,7 +48958,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$304  = high_water;
     if (\$278 ) begin
       \$304  = occupancy;
@@ -46820,7 +48968,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
     \$305  = overflow_high_water;
     if (\$280 ) begin
       \$305  = overflow_occupancy;
@@ -47106,8 +49254,8 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
 endmodule
 
 module \t3_node_axi.trigger (rst, table__valid, full__valid, fire__ready, clear__valid, fire__valid, o__payload, full__payload, clear__ready, queued, plans, clear__payload, table__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$66 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$66 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$68 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$68 <= 1'b0;
   wire [16:0] \$1 ;
   wire [15:0] \$10 ;
   wire \$11 ;
@@ -47505,7 +49653,7 @@ module \t3_node_axi.trigger (rst, table__valid, full__valid, fire__ready, clear_
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     clear__ready = 1'h0;
     casez (walk_state)
       2'h0:
@@ -47517,42 +49665,42 @@ module \t3_node_axi.trigger (rst, table__valid, full__valid, fire__ready, clear_
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$67  = take;
     if (rst) begin
       \$67  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$68  = \$10 [9:0];
     if (rst) begin
       \$68  = 10'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$69  = full__payload[1:0];
     if (rst) begin
       \$69  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$70  = \$35 [4:1];
     if (rst) begin
       \$70  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$71  = full__payload[51:28];
     if (rst) begin
       \$71  = 24'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$72  = 1'h0;
     casez (walk_state)
       2'h0:
@@ -47567,7 +49715,7 @@ module \t3_node_axi.trigger (rst, table__valid, full__valid, fire__ready, clear_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$73  = walk;
     casez (walk_state)
       2'h0:
@@ -47582,7 +49730,7 @@ module \t3_node_axi.trigger (rst, table__valid, full__valid, fire__ready, clear_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$74  = walk_state;
     casez (walk_state)
       2'h0:
@@ -47610,63 +49758,63 @@ module \t3_node_axi.trigger (rst, table__valid, full__valid, fire__ready, clear_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$75  = \$40 ;
     if (rst) begin
       \$75  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$76  = \$41 ;
     if (rst) begin
       \$76  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$77  = i__payload[1:0];
     if (rst) begin
       \$77  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$78  = \$42 ;
     if (rst) begin
       \$78  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$79  = o__payload[1:0];
     if (rst) begin
       \$79  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$80  = \$48 [10:0];
     if (rst) begin
       \$80  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$81  = \$54 [10:0];
     if (rst) begin
       \$81  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$82  = \$60 [10:0];
     if (rst) begin
       \$82  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$66 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$83  = \$66 [10:0];
     if (rst) begin
       \$83  = 11'h000;
@@ -47769,8 +49917,8 @@ module \t3_node_axi.trigger (rst, table__valid, full__valid, fire__ready, clear_
 endmodule
 
 module \t3_node_axi.trigger.queue (rst, i__valid, o__ready, i__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$67 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$67 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$69 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$69 <= 1'b0;
   wire \$1 ;
   reg [10:0] \$10 ;
   reg [9:0] \$11 ;
@@ -47868,21 +50016,21 @@ module \t3_node_axi.trigger.queue (rst, i__valid, o__ready, i__ready, o__valid, 
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$69 ) begin end
     \$10  = \$6 [10:0];
     if (rst) begin
       \$10  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$69 ) begin end
     \$11  = \$4 [9:0];
     if (rst) begin
       \$11  = 10'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$67 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$69 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [9:0];

@@ -141,7 +141,8 @@ def _add_simulation(parser):
                       help="output of a workgroup (default: 16x64)")
     ring.add_argument("--granularity", type=_granularity, default="tile",
                       help="tile, chunk, or tiles that a DMA command waits for (default: %(default)s)")
-    ring.add_argument("--policy", choices=("round-robin", "compute-first"), default="round-robin",
+    ring.add_argument("--policy", choices=("round-robin", "compute-first", "mca"),
+                      default="round-robin",
                       help="arbitration at the memory (default: %(default)s)")
     ring.add_argument("--pace", type=_positive, default=3,
                       help="cycles from beat to beat of a producer (default: %(default)s)")

@@ -167,12 +167,15 @@ def draw_case(seed):
             # It does not fit the node, or is no shape for tile ids by address.
             continue
     slow = 1 if quick else 4
+    policy = rng.choice(("ROUND_ROBIN", "COMPUTE_FIRST", "MCA"))
+    # From a generator of its own, so that all else of a seed stays as it was.
+    threshold = random.Random(f"threshold {seed}").choice((None, 1, 5, 20))
     return Case(
         seed=seed, config=config, devices=devices, arguments=arguments, overlap=overlap,
         k=rng.randint(1, 3 * devices),
         specials=rng.choice((0, 0, 0, 0.05, 0.5)) if arguments["dtype"] != "int32" else 0,
         settings=Settings(
-            policy=rng.choice(("ROUND_ROBIN", "COMPUTE_FIRST", "MCA")),
+            policy=policy, threshold=threshold if policy == "MCA" else None,
             starvation_limit=rng.choice((0, 1, 20, 300)),
             memory_latency=rng.choice((0, 3, rng.randint(0, 16 * slow))),
             link_latency=rng.choice((0, 5, rng.randint(0, 16 * slow))),

@@ -18,12 +18,15 @@ class Settings:
         Arbitration, a name of the register field.
     starvation_limit : int
         Cycles that communication waits at most where the policy prefers compute; 0: for ever.
+    threshold : int or None
+        With MCA, the memory's occupancy from which on communication is held back; None: as measured.
     memory_latency, link_latency, link_interval : int
         Cycles; see the registers of these names.
     """
 
     policy: str = "ROUND_ROBIN"
     starvation_limit: int = 0
+    threshold: int | None = None
     memory_latency: int = 0
     link_latency: int = 0
     link_interval: int = 1
@@ -96,7 +99,8 @@ def run_plan(session, plan, scripts, settings, overlap=True, *, timeout=1_000_00
     """
     nodes = [Device(transport, config=session.config) for transport in session.transports]
     for node, device_plan in zip(nodes, plan.device_plans, strict=True):
-        node.set_policy(settings.policy, starvation_limit=settings.starvation_limit)
+        node.set_policy(settings.policy, starvation_limit=settings.starvation_limit,
+                        threshold=settings.threshold)
         if session.config.memory == "builtin":
             node.set_memory_latency(settings.memory_latency)
         node.set_link(latency=settings.link_latency, interval=settings.link_interval)
