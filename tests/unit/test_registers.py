@@ -12,6 +12,8 @@ from shallow_dram import shallow
 from t3hw import registers
 from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
 from t3hw.hdl import seams
+from t3hw.registers import map as node_map
+from t3hw.registers import traffic, traffic_map
 from t3hw.registers import (
     COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TABLES, RegisterError, capabilities,
     decode_entry, decode_register, derive, encode_entry, encode_register, entry_address,
@@ -34,10 +36,11 @@ def test_check_names_what_drifted(tmp_path):
 
 
 def test_map_holds_what_was_loaded_and_its_hash():
+    for description, map_ in ((derive.NODE, node_map), (derive.TRAFFIC, traffic_map)):
+        assert derive.load(description) == {
+            name: getattr(map_, name) for name in ("REGISTERS", "COUNTERS", "TABLES", "ENUMS")}
+        assert derive.map_hash(derive.load(description)) == map_.MAP_HASH
     content = derive.load()
-    assert content == {"REGISTERS": REGISTERS, "COUNTERS": COUNTERS, "TABLES": TABLES,
-                       "ENUMS": ENUMS}
-    assert derive.map_hash(content) == MAP_HASH
     moved = content | {"REGISTERS": REGISTERS | {
         "SCRATCH": REGISTERS["SCRATCH"]._replace(offset=0x38)}}
     assert derive.map_hash(moved) != MAP_HASH
@@ -52,20 +55,22 @@ def test_map_needs_no_tool():
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
 
 
-def test_addresses_are_unique_and_fields_do_not_overlap():
+@pytest.mark.parametrize("map_, first, end", [(node_map, 0, 0x1000), (traffic_map, 0x10000, 0x11000)],
+                         ids=["node", "traffic"])
+def test_addresses_are_unique_and_fields_do_not_overlap(map_, first, end):
     taken = {}
-    for name, register in REGISTERS.items():
+    for name, register in map_.REGISTERS.items():
         used = 0
         for key, field in register.fields.items():
             mask = (1 << field.width) - 1 << field.low
             assert mask < 1 << 32 and not used & mask, f"{name}.{key}"
             used |= mask
         for index in range(register.count):
-            address = register_address(name, index)
-            assert address % 4 == 0 and address < 0x1000
+            address = register.offset + index * register.stride
+            assert address % 4 == 0 and first <= address < end
             assert address not in taken, f"{name} and {taken.get(address)} at {address:#x}"
             taken[address] = name
-    for name, table in TABLES.items():
+    for name, table in map_.TABLES.items():
         used = 0
         for key, field in table.fields.items():
             mask = (1 << field.width) - 1 << 32 * field.word + field.low
@@ -74,9 +79,29 @@ def test_addresses_are_unique_and_fields_do_not_overlap():
         assert 4 * table.words <= table.stride and table.stride & table.stride - 1 == 0
         assert table.base % table.stride == 0
     windows = sorted((table.base, table.base + table.stride * table.entries)
-                     for table in TABLES.values())
-    assert all(end <= start for (_, end), (start, _) in zip(windows, windows[1:]))
+                     for table in map_.TABLES.values())
+    assert windows[0][0] >= end
+    assert all(behind <= start for (_, behind), (start, _) in zip(windows, windows[1:]))
     assert windows[-1][1] <= 1 << 20
+
+
+def test_the_traffic_engines_have_their_own_window():
+    """Nothing of the node lies in it, and all of the engines does."""
+    def places(map_):
+        for register in map_.REGISTERS.values():
+            yield from range(register.offset, register.offset + max(register.stride, 4)
+                             * register.count, 4)
+        for table in map_.TABLES.values():
+            yield from (table.base, table.base + table.stride * table.entries - 4)
+
+    assert {place >> 16 for place in places(traffic_map)} == {1}
+    assert 1 not in {place >> 16 for place in places(node_map)}
+
+
+def test_enums_that_both_maps_have_are_the_same():
+    shared = set(ENUMS) & set(traffic_map.ENUMS)
+    assert shared == {"dtype"}
+    assert all(ENUMS[name] == traffic_map.ENUMS[name] for name in shared)
 
 
 def test_places_that_other_documents_quote():
@@ -193,6 +218,7 @@ def test_limits_of_a_configuration(config):
     assert all(size <= TABLES[name].entries for name, size in table_sizes(config).items())
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("window, resets", [(64, [5, 10, 30, 0]), (30, [5, 10, 30, 0]),
                                             (16, [5, 10, 16, 0]), (2, [2, 2, 2, 0])])
 def test_thresholds_are_at_most_the_depth_of_a_drams_queue(window, resets):
@@ -220,3 +246,25 @@ def test_reset_values_are_those_of_the_map_and_within_the_limits(config):
 
 def test_public_names_exist():
     assert all(hasattr(registers, name) for name in registers.__all__)
+=======
+def test_limits_of_the_traffic_engines():
+    config = PRESETS["tiny"].replace(addr_width=40)
+    for (table, field), limit in traffic.field_limits(config).items():
+        entry = traffic.encode_entry(table, traffic.field_limits(config), **{field: limit})
+        assert traffic.decode_entry(table, entry)[field] == limit
+        with pytest.raises(RegisterError, match=f"from 0 to {limit}, not {limit + 1}"):
+            traffic.encode_entry(table, traffic.field_limits(config), **{field: limit + 1})
+    limits = traffic.register_limits(config, units=100, steps=50)
+    assert all(field in traffic.REGISTERS[name].fields for name, field in limits)
+    assert limits["GEMM_UNITS", "units"] == 100
+    assert (limits["GEMM_BASE_LO", "value"], limits["GEMM_BASE_HI", "value"]) == (0xFFFFFFFF, 0xFF)
+    words = traffic.capabilities(units=256, stages=256, steps=256)
+    assert traffic.decode_register("CAP_GEMM", words["CAP_GEMM"]) == {"units": 256, "stages": 256}
+    assert all(size <= traffic.TABLES[name].entries
+               for name, size in traffic.table_sizes(stages=256, steps=256).items())
+
+
+@pytest.mark.parametrize("module", [registers, traffic])
+def test_public_names_exist(module):
+    assert all(hasattr(module, name) for name in module.__all__)
+>>>>>>> gemm
