@@ -218,7 +218,6 @@ def test_limits_of_a_configuration(config):
     assert all(size <= TABLES[name].entries for name, size in table_sizes(config).items())
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("window, resets", [(64, [5, 10, 30, 0]), (30, [5, 10, 30, 0]),
                                             (16, [5, 10, 16, 0]), (2, [2, 2, 2, 0])])
 def test_thresholds_are_at_most_the_depth_of_a_drams_queue(window, resets):
@@ -244,9 +243,6 @@ def test_reset_values_are_those_of_the_map_and_within_the_limits(config):
     assert [values[f"MCA_BOUNDARY_{level}", "intensity"] for level in range(3)] == [128, 64, 32]
 
 
-def test_public_names_exist():
-    assert all(hasattr(registers, name) for name in registers.__all__)
-=======
 def test_limits_of_the_traffic_engines():
     config = PRESETS["tiny"].replace(addr_width=40)
     for (table, field), limit in traffic.field_limits(config).items():
@@ -267,4 +263,3 @@ def test_limits_of_the_traffic_engines():
 @pytest.mark.parametrize("module", [registers, traffic])
 def test_public_names_exist(module):
     assert all(hasattr(module, name) for name in module.__all__)
->>>>>>> gemm
