@@ -1,6 +1,7 @@
 """The command `t3hw`."""
 
 import argparse
+import dataclasses
 import errno
 import json
 import os
@@ -108,7 +109,44 @@ def _parser():
                         help="random commands to check (default: %(default)s)")
     memory.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     memory.set_defaults(run=_bench_memory)
+    _add_overlap(kinds.add_parser(
+        "overlap", help="sublayers of real models: sequential, T3, T3-MCA and the ideal",
+        description="Run sublayers of transformers in every variant on the hardware: GEMM, reduce-scatter "
+                    "and all-gather as kernels, one after the other; T3 with round-robin arbitration; "
+                    "T3-MCA. What has been measured before is taken over, so a run that was broken off "
+                    "goes on where it was."))
     return parser
+
+
+def _add_overlap(parser):
+    cases = parser.add_argument_group("cases, of sim/models.toml")
+    cases.add_argument("--all", action="store_true", help="all of them")
+    cases.add_argument("--model", metavar="NAME", help="those of a model")
+    cases.add_argument("--sublayer", metavar="NAME", help="OP, FC-2, FC-1 or IP")
+    cases.add_argument("--tp", type=int, metavar="N", help="TP degree, whether or not the file has it")
+    setup = parser.add_argument_group("set-up")
+    setup.add_argument("--machine", default="paper", metavar="NAME",
+                       help="of sim/machines, or a file NAME.toml (default: %(default)s)")
+    setup.add_argument("--granularity", type=_positive, default=1, metavar="TILES",
+                       help="tiles that a DMA command waits for (default: %(default)s)")
+    setup.add_argument("--threshold", type=_not_negative, metavar="N",
+                       help="occupancy from which T3-MCA holds communication, 0: none (default: by the "
+                            "intensity that the hardware measures)")
+    setup.add_argument("--sweep", metavar="NAME",
+                       help="run at each value of granularity, threshold, link or compute that "
+                            "sim/sweeps.toml has")
+    setup.add_argument("--check", action="store_true",
+                       help="compare all results with the reference, bit for bit")
+    setup.add_argument("--jobs", type=_positive, default=os.cpu_count(), metavar="N",
+                       help="simulations at a time (default: the processors, %(default)s)")
+    setup.add_argument("--fresh", action="store_true", help="take over nothing")
+    output = parser.add_argument_group("results")
+    output.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    output.add_argument("--figures", type=Path, metavar="DIR", help="draw them into a folder")
+    output.add_argument("--over-time", metavar="CASE",
+                        help="case whose run over time is kept and drawn, such as 'T-NLG FC-2 TP 8' "
+                             "(default: the first one)")
+    parser.set_defaults(run=_bench_overlap)
 
 
 def _add_config(parser):
@@ -288,6 +326,46 @@ def _bench_memory(options):
     if options.json:
         write_json(options.json, report)
     return OK if all(row["met"] for row in report["rows"]) else WRONG
+
+
+def _bench_overlap(options):
+    from .cosim.overlap_bench import bench_overlap, read_machine, sweep_overlap
+    from .perf.overlap_figures import draw_all, draw_sweep
+    from .perf.overlap_records import CaseRecord
+    from .workloads.errors import InputError
+    from .workloads.sublayers import load_models, sublayers
+
+    if not options.all and options.model is None and options.sublayer is None and options.tp is None:
+        raise InputError("choose cases by --model, --sublayer and --tp, or --all; models are "
+                         f"{', '.join(load_models())}")
+    if options.all and (options.model or options.sublayer or options.tp):
+        raise InputError("--all leaves nothing to choose by --model, --sublayer or --tp")
+    chosen = sublayers(model=options.model, sublayer=options.sublayer, tp=options.tp)
+    machine = read_machine(options.machine)
+    common = {"granularity": options.granularity, "threshold": options.threshold,
+              "check": options.check, "jobs": options.jobs, "fresh": options.fresh}
+    if options.sweep:
+        points = sweep_overlap(options.sweep, chosen, machine, **common)
+        content = {"schema": 1, "sweep": options.sweep, "machine": machine.name,
+                   "cases": [str(sublayer) for sublayer in chosen],
+                   "points": [dataclasses.asdict(point) for point in points]}
+        print(f"{options.sweep:>12}{'T3':>8}{'T3-MCA':>8}{'ideal':>8}")
+        for point in points:
+            value = "none" if point.value is None else f"{point.value:g}"
+            print(f"{value:>12}{point.t3_speedup:>8.3f}{point.t3_mca_speedup:>8.3f}"
+                  f"{point.ideal_speedup:>8.3f}")
+        if options.figures:
+            options.figures.mkdir(parents=True, exist_ok=True)
+            print(draw_sweep(options.figures / f"sweep-{options.sweep}.png", options.sweep, points))
+    else:
+        content = bench_overlap(chosen, machine, sampled=options.over_time, **common)
+        print(content["text"])
+        if options.figures:
+            records = [CaseRecord.from_dict(record) for record in content["records"]]
+            print(*draw_all(options.figures, records, controller_hz=machine.controller_hz), sep="\n")
+    if options.json:
+        write_json(options.json, content)
+    return OK
 
 
 def write_json(path, content):

@@ -100,8 +100,8 @@ class CaseOutcome:
         In all variants together, programming included.
     seconds : float
         Of real time, without the building of the simulation.
-    processor_seconds : float
-        The simulator's; 0 where it ran beside others.
+    peak_bytes : int
+        Memory of the largest process so far.
     """
 
     record: CaseRecord
@@ -216,7 +216,7 @@ def run_case(case, simulation):
     return CaseOutcome(
         record=_record(case, phases, samples, simulation.config.beat_bytes), seconds=seconds,
         simulated_cycles=phases["t3_mca"].end,
-        # Of the largest of all processes so far, in KiB.
+        # Linux counts in KiB.
         peak_bytes=1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
