@@ -16,8 +16,9 @@ __all__ = ["MemoryArray"]
 class MemoryArray(wiring.Component):
     """Carry out accesses in the order in which they come: read, add, write.
 
-    An access that needs the old value of a beat (a read, or a write that adds somewhere) must not come
-    before `interlock` cycles have passed since the last write to it: whoever issues sees to that.
+    An access that needs the old value of a beat (a read, or a write that adds somewhere) must not
+    come before `interlock` cycles have passed since the last write to it: whoever issues sees to
+    that.
 
     Latency `latency` cycles from ``i`` to ``o``; throughput one access a cycle.
 
