@@ -160,13 +160,13 @@ class NodeConfig:
         except (DramError, TypeError) as error:
             raise ConfigError(f"dram: {error}") from None
         if not isinstance(self.dram, DramTiming):
-            raise ConfigError("dram must be a DRAM's timing or the name of one where memory is 'dram', "
-                              f"not {self.dram!r}")
+            raise ConfigError("dram must be a DRAM's timing or the name of one where memory is "
+                              f"'dram', not {self.dram!r}")
         if self.memory_bytes > self.dram.columns * self.beat_bytes:
             raise ConfigError(
                 f"memory_bytes must be at most {self.dram.columns * self.beat_bytes}: the "
-                f"{self.dram.columns} columns of dram {self.dram.name!r}, of {self.beat_bytes} bytes "
-                f"each, not {self.memory_bytes!r}")
+                f"{self.dram.columns} columns of dram {self.dram.name!r}, of {self.beat_bytes} "
+                f"bytes each, not {self.memory_bytes!r}")
 
     @property
     def beat_bytes(self):

@@ -25,10 +25,10 @@ class DramError(ValueError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DramTiming:
-    """Timing and geometry of a DRAM channel, as its standard states them, and its scheduler's window.
+    """Timing and geometry of a DRAM channel, as its standard states them, and a scheduler's window.
 
-    Times are texts: ``"14 ns"``, ``"4 tCK"`` (DRAM clocks), or ``"4 tCK, 7.5 ns"``, which is the longest
-    of them. What is derived of them is in controller cycles, rounded up; sums are rounded once.
+    Times are texts: ``"14 ns"``, ``"4 tCK"`` (DRAM clocks), or ``"4 tCK, 7.5 ns"``, which is the
+    longest of them. What is derived is in controller cycles, rounded up; sums are rounded once.
 
     Parameters
     ----------
@@ -147,8 +147,9 @@ class DramTiming:
             product = name == "rows"
             if self._amount(name) < (math.prod(limit) if product else sum(limit)):
                 values = ", ".join(f"{part} = {getattr(self, part)!r}" for part in parts)
-                raise DramError(f"{name} must be at least {(' * ' if product else ' + ').join(parts)} "
-                                f"({values}), not {getattr(self, name)!r}")
+                sign = " * " if product else " + "
+                raise DramError(f"{name} must be at least {sign.join(parts)} ({values}), "
+                                f"not {getattr(self, name)!r}")
 
     def _amount(self, name):
         return self.clocks(name) if name in _TIMES else getattr(self, name)
@@ -164,8 +165,8 @@ class DramTiming:
                     for amount in amounts)
         return math.ceil(total / self.clock_ratio)
 
-    # The names of the standards. Each is in controller cycles, from command to command, except where
-    # it says otherwise.
+    # The names of the standards. Each is in controller cycles, from command to command, except
+    # where it says otherwise.
 
     @property
     def tRCD(self):
@@ -322,8 +323,8 @@ class DramTiming:
     def streaming_bandwidth(self):
         """Column accesses a cycle at most, when all find their row open but after a refresh.
 
-        In tRTP + tRP + tRFC + tRCD of each tREFI there is none: from the last one before a refresh to
-        the first one after it.
+        In tRTP + tRP + tRFC + tRCD of each tREFI there is none: from the last one before a refresh
+        to the first one after it.
         """
         lost = self.tRTP + self.tRP + self.tRFC + self.tRCD
         return (1 - lost / self.tREFI) / self.column_time
@@ -332,9 +333,10 @@ class DramTiming:
         """Column accesses a cycle at most, when each is a read of a random row of a random bank.
 
         Each needs an ACT, so the rate is the least of 1 / `column_time`, 1 / tRRD_S, 4 / tFAW, and
-        busy / cycle: an access occupies its bank for max(tRC, tRCD + tRTP + tRP) cycles, and no more
-        banks are busy than there are, or than accesses in the window. There is none in
-        tRTP + tRP + tRFC + tRCD of each tREFI, as in `streaming_bandwidth`.
+        busy / cycle: an access occupies its bank for max(tRC, tRCD + tRTP + tRP) cycles, and no
+        more banks are busy than there are, or than accesses in the window. Time is lost to
+        refreshes as in `streaming_bandwidth`; but for the four ACTs that may follow one at once,
+        the rate is a bound.
 
         Parameters
         ----------
@@ -396,7 +398,7 @@ class DramTiming:
 
 
 def _quantities(name, text):
-    """Clocks and picoseconds that a text such as ``"4 tCK, 7.5 ns"`` states, 0 where it does not."""
+    """Clocks and picoseconds that a text such as ``"4 tCK, 7.5 ns"`` states, 0 for none."""
     found = {"tCK": Fraction(0), "ps": Fraction(0)}
     parts = text.split(",") if isinstance(text, str) else [None]
     for part in parts:

@@ -67,7 +67,7 @@ class BuiltinMemory(wiring.Component):
         if not isinstance(config, NodeConfig):
             raise TypeError(f"config must be a NodeConfig, not {config!r}")
         self._config = config
-        self._array = MemoryArray(config=config, meta=0)
+        self._array = MemoryArray(config=config)
         super().__init__({
             "access": In(stream.Signature(memory_access(config))),
             "latency": In(16),

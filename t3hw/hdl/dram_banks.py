@@ -25,11 +25,12 @@ def bank_commands(timing):
 class DramBanks(wiring.Component):
     """Timers of a DRAM's banks, groups and channel; refreshes by itself.
 
-    When a refresh is due all banks are closed and refreshed as soon as the timers allow it, and until
-    then nothing else is allowed. Refreshes become due every tREFI, however late the former one was.
+    When a refresh is due all banks are closed and refreshed as soon as the timers allow it, and
+    until then nothing else is allowed. Refreshes become due every tREFI, however late the former
+    one was.
 
-    Latency 1 cycle from a command to what it allows and forbids, as though it had been known at once:
-    one command of a kind in every cycle if ``timing`` allows it.
+    Latency 1 cycle from a command to what it allows and forbids, so no command comes too late for
+    the next one. Throughput one row and one column command a cycle, if ``timing`` allows it.
 
     Parameters
     ----------

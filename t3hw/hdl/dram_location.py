@@ -19,8 +19,9 @@ def location(timing):
 def dram_location(timing, beat):
     """The `location` of the beat with that number, combinational.
 
-    The words of ``timing.mapping`` say which bits are what. With ``timing.bank_hash`` the bank's number
-    is XORed with the row's low bits, so that rows that lie one over the other go to different banks.
+    The words of ``timing.mapping`` say which bits are what. With ``timing.bank_hash`` the bank's
+    number is XORed with the row's low bits, so that rows that lie one over the other go to
+    different banks.
     """
     widths = {
         "group": ceil_log2(timing.bank_groups),

@@ -11,6 +11,7 @@ from .dram_banks import DramBanks
 from .dram_location import dram_location
 from .dram_scheduler import DramScheduler
 from .memory_array import MemoryArray
+from .one_hot import index_of
 from .read_reorder import ReadReorder
 from .seams import (ColumnCommand, ErrorCause, RowCommand, commit, dram_command, dram_events,
                     error_event, memory_access, read_beat)
@@ -21,9 +22,9 @@ __all__ = ["DramMemory"]
 class DramMemory(wiring.Component):
     """Memory of ``config.memory_bytes`` bytes behind one channel of a DRAM, and its controller.
 
-    A beat is a column, whatever its width: all timing is in beats. `DramScheduler` chooses among the
-    accesses in its window, `DramBanks` says what the timing allows, and refreshes. An access takes
-    effect with its column command. Accesses to one beat keep their order; reads come back in the
+    A beat is a column, whatever its width: all timing is in beats. `DramScheduler` chooses among
+    the accesses in its window, `DramBanks` says what the timing allows, and refreshes. An access
+    takes effect with its column command. Accesses to one beat keep their order; reads come back in the
     order of each source; commits come in the order in which the writes took effect, whatever their
     source.
 
@@ -190,7 +191,7 @@ class DramMemory(wiring.Component):
                                   Mux(banks.precharge_all, RowCommand.PRECHARGE_ALL,
                                       Mux(banks.refresh, RowCommand.REFRESH,
                                           RowCommand.PRECHARGE)))),
-            command.row_bank.eq(_index(told.activate | told.precharge)),
+            command.row_bank.eq(index_of(told.activate | told.precharge)),
             command.row.eq(scheduler.row),
             command.column_valid.eq(told.read.any() | told.write.any()),
             command.column_op.eq(Mux(told.read.any(), ColumnCommand.READ,
@@ -249,9 +250,3 @@ def _delay(m, name, source, target, *, cycles):
         m.d.sync += [after.eq(before) for after, before in zip(later, source)]
         source = later
     m.d.comb += [after.eq(before) for after, before in zip(target, source)]
-
-
-def _index(mask):
-    """The number of the one bit that is set."""
-    return Cat(Cat(mask[at] for at in range(len(mask)) if at >> bit & 1).any()
-               for bit in range(ceil_log2(len(mask))))

@@ -1,8 +1,6 @@
 """DRAM scheduler: a window of accesses, and which command is next."""
 
-import functools
 import math
-import operator
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -10,6 +8,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from .dram_banks import bank_commands
+from .one_hot import any_of, chosen_of, index_of
+from .popcount import popcount
 from .writes_under_way import WritesUnderWay
 
 __all__ = ["DramScheduler", "waiting_access"]
@@ -37,22 +37,22 @@ def waiting_access(timing, beat_width):
 class DramScheduler(wiring.Component):
     """First ready, first come: of the accesses that may go now the oldest goes.
 
-    Accesses stay where they enter the window; a matrix of bits says which is older. In each cycle one
-    column command is chosen and one row command:
+    Accesses stay where they enter the window; a matrix of bits says which is older. In each cycle
+    one column command is chosen and one row command:
 
-    * *Column*: the oldest access of the current direction (reads, or writes) whose row is open, whose
-      bank may, and whose beat no older access waits for.
-    * *Row*: an ACT for the oldest access whose bank is closed, or else a PRE for the oldest whose bank
-      has another row open that no access in the window wants any more.
-    * *Direction*: it changes to one in which there is work, when there is no access of the current one
-      at all; when there is none whose row is open, and the others fill `TURN_SHARE` of the window, or
-      it has been so for as long as it takes to open a row; after `BATCH_LIMIT` column commands; and
-      for an old access.
-    * *Age*: an access that has waited for `AGE_LIMIT` cycles is old. Its bank serves no younger
-      access of another row that is not old itself, so it waits for a bounded time.
+    * *Column*: the oldest access of the current direction (reads, or writes) whose row is open,
+      whose bank may, and whose beat no older access waits for.
+    * *Row*: an ACT for the oldest access whose bank is closed, or else a PRE for the oldest whose
+      bank has another row open that no access in the window wants any more.
+    * *Direction*: it changes to one in which there is work, when there is no access of the current
+      one at all; when there is none whose row is open, and the others fill `TURN_SHARE` of the
+      window, or it has been so for as long as it takes to open a row; after `BATCH_LIMIT` column
+      commands; and for an old access.
+    * *Age*: an access that has waited for `AGE_LIMIT` cycles is old. Its bank serves no access of
+      another row that is not old itself, so it waits for a bounded time.
 
-    Accesses to one beat keep their order, but two reads of it. One that needs the result of a write (a
-    read, or a write that adds) is not issued before ``interlock`` cycles have passed since that.
+    Accesses to one beat keep their order, but for two reads of it. One that needs the result of a
+    write (a read, or a write that adds) is issued ``interlock`` cycles after it, or later.
 
     Latency from ``access`` to ``issue`` at least 1 cycle; throughput one access a cycle.
 
@@ -118,7 +118,7 @@ class DramScheduler(wiring.Component):
         beat = [Signal(self._beat_width, name=f"beat_{slot}") for slot in range(window)]
         older = [Signal(window, name=f"older_{slot}") for slot in range(window)]
         after = [Signal(window, name=f"after_{slot}") for slot in range(window)]
-        # Which accesses go to each bank; also some that have left, so masks are only of valid ones.
+        # Which accesses go to each bank; some have left, so a mask must have valid ones only.
         members = [Signal(window, name=f"members_{bank}") for bank in range(banks)]
 
         def to_banks(mask, name):
@@ -130,7 +130,7 @@ class DramScheduler(wiring.Component):
         def to_accesses(mask, name):
             """The accesses whose banks are in ``mask``."""
             result = Signal(window, name=name)
-            m.d.comb += result.eq(_any(Mux(bit, its, 0) for bit, its in zip(mask, members)))
+            m.d.comb += result.eq(chosen_of(mask, members))
             return result
 
         def oldest(mask, name):
@@ -140,11 +140,11 @@ class DramScheduler(wiring.Component):
                                       for bit, those in zip(mask, older)))
             return result
 
-        # Which accesses wait for a write that is in the adder, by the time that has passed since it.
+        # Which accesses wait for a write that is in the adder, by the time since it was issued.
         places = self._interlock - 1
         held = [Signal(window, name=f"held_{place}") for place in range(places)]
         independent = Signal(window)
-        m.d.comb += independent.eq(valid & ~_any(held) & ~Cat(those.any() for those in after))
+        m.d.comb += independent.eq(valid & ~any_of(held) & ~Cat(those.any() for those in after))
 
         # Banks with an old access that waits for another row.
         stale = to_banks(valid & old & ~hit, "stale")
@@ -174,10 +174,10 @@ class DramScheduler(wiring.Component):
             self.command.write.eq(Mux(issued_write, issued_bank, 0)),
             self.command.update.eq(Mux(issued_adds, issued_bank, 0)),
             self.issue.valid.eq(issued.any()),
-            self.issue.slot.eq(_index(issued)),
+            self.issue.slot.eq(index_of(issued)),
         ]
 
-        # Row command. A bank whose row is wanted stays open: for all, or if it is stale, for the old.
+        # Row command. A bank whose row is wanted stays open; a stale one only for the old.
         misses = Signal(window)
         wanted = to_banks(valid & hit, "wanted")
         wanted_by_old = to_banks(valid & hit & old, "wanted_by_old")
@@ -196,7 +196,7 @@ class DramScheduler(wiring.Component):
         chosen = oldest(row_choice, "chosen")
         chosen_bank = to_banks(chosen, "chosen_bank")
         m.d.comb += [
-            self.row.eq(_any(Mux(bit, its, 0) for bit, its in zip(chosen, row))),
+            self.row.eq(chosen_of(chosen, row)),
             self.command.activate.eq(Mux(any_activate, chosen_bank, 0)),
             self.command.precharge.eq(Mux(any_activate, 0, chosen_bank)),
         ]
@@ -209,7 +209,7 @@ class DramScheduler(wiring.Component):
         put = Signal(window)
         m.d.comb += [
             free.eq(~valid & -(~valid)),
-            self.slot.eq(_index(free)),
+            self.slot.eq(index_of(free)),
             self.access.ready.eq(free.any()),
             put.eq(Mux(self.access.valid, free, 0)),
         ]
@@ -227,7 +227,7 @@ class DramScheduler(wiring.Component):
             width=self._beat_width, cycles=places - 1)
         m.d.comb += [
             under_way.issue.valid.eq((issued & write & ~outside).any()),
-            under_way.issue.beat.eq(_any(Mux(bit, its, 0) for bit, its in zip(issued, beat))),
+            under_way.issue.beat.eq(chosen_of(issued, beat)),
             under_way.beat.eq(enters.beat),
         ]
 
@@ -250,7 +250,7 @@ class DramScheduler(wiring.Component):
         enters_hit = Signal()
         still_open = self.open & ~self.command.precharge & ~self.close.replicate(banks)
         m.d.comb += [
-            its_row.eq(_any(Mux(bit, its, 0) for bit, its in zip(enters.bank, rows))),
+            its_row.eq(chosen_of(enters.bank, rows)),
             enters_hit.eq((enters.bank & still_open).any() & (its_row == enters.row)
                           | (enters.bank & self.command.activate).any() & (self.row == enters.row)),
         ]
@@ -307,7 +307,7 @@ class DramScheduler(wiring.Component):
         m.d.comb += [
             here.eq(work & direction),
             there.eq(work & ~direction),
-            others.eq(functools.reduce(operator.add, valid & ~direction)),
+            others.eq(popcount(valid & ~direction)),
             many.eq(others >= math.ceil(TURN_SHARE * window)),
             turn.eq(there.any() & (
                 ~(valid & direction).any()
@@ -326,19 +326,3 @@ class DramScheduler(wiring.Component):
             ]
         with m.Elif(issued & (batch != BATCH_LIMIT)):
             m.d.sync += batch.eq(batch + 1)
-
-
-def _any(words):
-    """The words, ORed bit by bit, as a balanced tree."""
-    words = list(words)
-    while len(words) > 1:
-        words = [functools.reduce(operator.or_, words[at:at + 2])
-                 for at in range(0, len(words), 2)]
-    return words[0]
-
-
-def _index(mask):
-    """The number of the one bit that is set; 0 for none."""
-    width = ceil_log2(len(mask))
-    return Cat(Cat(mask[at] for at in range(len(mask)) if at >> bit & 1).any()
-               for bit in range(width))

@@ -16,8 +16,9 @@ __all__ = ["MemoryArray"]
 class MemoryArray(wiring.Component):
     """Carry out accesses in the order in which they come: read, add, write.
 
-    An access that needs the old value of a beat (a read, or a write that adds somewhere) must not come
-    before `interlock` cycles have passed since the last write to it: whoever issues sees to that.
+    An access that needs the old value of a beat (a read, or a write that adds somewhere) must not
+    come before `interlock` cycles have passed since the last write to it: whoever issues sees to
+    that.
 
     Latency `latency` cycles from ``i`` to ``o``; throughput one access a cycle.
 
@@ -25,8 +26,8 @@ class MemoryArray(wiring.Component):
     ----------
     config : NodeConfig
         ``memory_bytes``, widths and dtypes.
-    meta : shape-like
-        Whatever shall travel with an access.
+    meta : shape-like, optional
+        Whatever shall travel with an access; without it there is no such field.
 
     Attributes
     ----------
@@ -47,26 +48,28 @@ class MemoryArray(wiring.Component):
         has such fields. The read port returns what was written from the next cycle on.
     """
 
-    def __init__(self, *, config, meta):
+    def __init__(self, *, config, meta=None):
         self._config = config
+        self._has_meta = meta is not None
+        beside = {"meta": meta} if self._has_meta else {}
         self._meta = data.StructLayout({
             "write": 1,
             "strobe": config.beat_bytes,
             "commit": commit(config),
-            "meta": meta,
+            **beside,
         })
         self._adder = NearMemoryAdder(config=config, meta=self._meta)
         self.beats = range(config.memory_bytes // config.beat_bytes)
         super().__init__({
             "i": In(stream.Signature(data.StructLayout({
                 "access": memory_access(config),
-                "meta": meta,
+                **beside,
             }), always_ready=True)),
             "o": Out(stream.Signature(data.StructLayout({
                 "write": 1,
                 "data": config.data_width,
                 "commit": commit(config),
-                "meta": meta,
+                **beside,
             }), always_ready=True)),
         })
 
@@ -86,15 +89,15 @@ class MemoryArray(wiring.Component):
         config = self._config
         size_shift = ceil_log2(config.memory_bytes)
         m.submodules.adder = adder = self._adder
-        m.submodules.array = array = Memory(shape=config.data_width, init=[],
-                                            depth=len(self.beats))
-        array_read = array.read_port()
-        array_write = array.write_port(granularity=8)
+        m.submodules.storage = storage = Memory(shape=config.data_width, init=[],
+                                                depth=len(self.beats))
+        read = storage.read_port()
+        write = storage.write_port(granularity=8)
 
         access = self.i.payload.access
         m.d.comb += [
-            array_read.addr.eq(access.address[config.beat_shift:size_shift]),
-            array_read.en.eq(self.i.valid),
+            read.addr.eq(access.address[config.beat_shift:size_shift]),
+            read.en.eq(self.i.valid),
         ]
 
         # What comes with the array's output. Both go straight to the adder, which registers them
@@ -112,15 +115,14 @@ class MemoryArray(wiring.Component):
             adder.i.valid.eq(found_valid),
             adder.i.payload.dtype.eq(found.access.dtype),
             adder.i.payload.add.eq(Mux(found.access.write, found.access.add, 0)),
-            adder.i.payload.old.eq(array_read.data),
+            adder.i.payload.old.eq(read.data),
             # What is read passes the adder as a new value that is not added to.
             adder.i.payload.new.eq(Mux(found.access.write, found.access.data,
-                                       Mux(outside, 0, array_read.data))),
+                                       Mux(outside, 0, read.data))),
             meta.write.eq(found.access.write),
             meta.strobe.eq(Mux(found.access.write & ~outside, found.access.strobe, 0)),
             meta.commit.error.eq(outside),
             meta.commit.bytes.eq(Mux(outside, 0, popcount(found.access.strobe))),
-            meta.meta.eq(found.meta),
             adder.o.ready.eq(1),
         ]
         for field in ("source", "tag", "last", "address", "tile"):
@@ -128,14 +130,18 @@ class MemoryArray(wiring.Component):
 
         result = adder.o.payload
         m.d.comb += [
-            array_write.addr.eq(result.meta.commit.address[config.beat_shift:size_shift]),
-            array_write.data.eq(result.data),
-            array_write.en.eq(Mux(adder.o.valid, result.meta.strobe, 0)),
+            write.addr.eq(result.meta.commit.address[config.beat_shift:size_shift]),
+            write.data.eq(result.data),
+            write.en.eq(Mux(adder.o.valid, result.meta.strobe, 0)),
             self.o.valid.eq(adder.o.valid),
             self.o.payload.write.eq(result.meta.write),
             self.o.payload.data.eq(result.data),
             self.o.payload.commit.eq(result.meta.commit),
-            self.o.payload.meta.eq(result.meta.meta),
         ]
+        if self._has_meta:
+            m.d.comb += [
+                meta.meta.eq(found.meta),
+                self.o.payload.meta.eq(result.meta.meta),
+            ]
 
         return m

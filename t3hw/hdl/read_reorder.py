@@ -13,8 +13,8 @@ __all__ = ["ReadReorder"]
 class ReadReorder(wiring.Component):
     """Give each read a place, and let the beats go by places.
 
-    Sources whose next beat is there take turns. Latency 2 cycles from ``i`` to ``o``, if the beat is
-    the next of its source; throughput one beat a cycle.
+    Sources whose next beat is there take turns. Latency 2 cycles from ``i`` to ``o``, if the beat
+    is the next of its source; throughput one beat a cycle.
 
     Parameters
     ----------
@@ -95,7 +95,8 @@ class ReadReorder(wiring.Component):
             mine = Signal(name=f"mine_{source}")
             takes = Signal(name=f"takes_{source}")
             under_way = Signal(range(self._places + 1), name=f"under_way_{source}")
-            arrives = Mux(self.i.valid & (beat.source == Source(source)), 1, 0) << self.i.payload.place
+            comes = self.i.valid & (beat.source == Source(source))
+            arrives = Mux(comes, 1, 0) << self.i.payload.place
             departs = Mux(leaves[source], 1, 0) << oldest[source]
             m.d.comb += [
                 mine.eq(self.reserve.payload == Source(source)),

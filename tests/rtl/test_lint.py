@@ -17,6 +17,7 @@ DESIGNS = {
     "default": {},
     "wide": {},
     "tiny ring": {"devices": 2},
+    "tiny dram": {"memory": "dram", "dram": "hbm2"},
     # A header in one word, one plan, no delay line, adders of one type.
     "least": {"preset": "tiny", "data_width": 128, "addr_width": 16, "wg_width": 4, "wf_width": 0,
               "plans": 1, "routes": 1, "regions": 2, "tiles": 4, "commands": 2,

@@ -24,7 +24,7 @@ class Command:
 
 
 def command_monitor(dut, commands):
-    """A background bench that appends each command of ``dut``, and compares the events with them."""
+    """A background bench that appends each command of ``dut``, and compares the events."""
     async def bench(ctx):
         command_shape, event_shape = dut.command.shape(), dut.events.shape()
         cycle = 0
@@ -102,7 +102,8 @@ def check_rules(timing, commands):
             assert later.bank not in rows, f"{later}: the bank is open"
             rows[later.bank] = later.where
             activates.append(later.cycle)
-            assert len(activates) < 5 or later.cycle - activates[-5] >= timing.tFAW, f"{later}: tFAW"
+            assert len(activates) < 5 or activates[-1] - activates[-5] >= timing.tFAW, (
+                f"{later}: tFAW")
         elif later.name == PRECHARGE:
             assert rows.pop(later.bank, None) is not None, f"{later}: the bank is closed"
         elif later.name == PRECHARGE_ALL:
