@@ -29,9 +29,8 @@ class DramMemory(wiring.Component):
 
     Latency where nothing is in the way: from ``access`` to the column command on ``command`` 3
     cycles if the row is open, tRCD more if the bank is closed, tRP + tRCD more if another row is
-    open, and 1 more for each row command. From the column command to ``read`` `read_latency`
-    cycles, to ``commit`` `write_latency`. Throughput one access a cycle, as far as the timing
-    allows it.
+    open. From the column command to ``read`` `read_latency` cycles, to ``commit`` `write_latency`.
+    Throughput one access a cycle, as far as the timing allows it.
 
     Parameters
     ----------

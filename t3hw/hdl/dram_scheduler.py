@@ -45,8 +45,9 @@ class DramScheduler(wiring.Component):
     * *Row*: an ACT for the oldest access whose bank is closed, or else a PRE for the oldest whose bank
       has another row open that no access in the window wants any more.
     * *Direction*: it changes to one in which there is work, when there is no access of the current one
-      at all; when there is none whose row is open, and the others fill a quarter of the window; after
-      `BATCH_LIMIT` column commands; and for an old access.
+      at all; when there is none whose row is open, and the others fill `TURN_SHARE` of the window, or
+      it has been so for as long as it takes to open a row; after `BATCH_LIMIT` column commands; and
+      for an old access.
     * *Age*: an access that has waited for `AGE_LIMIT` cycles is old. Its bank serves no younger
       access of another row that is not old itself, so it waits for a bounded time.
 
@@ -113,22 +114,23 @@ class DramScheduler(wiring.Component):
         # What is known of each access; a bit of a word, or a word each.
         valid, write, adds, outside = (Signal(window) for _ in range(4))
         hit, seen, old = (Signal(window) for _ in range(3))
-        bank = [Signal(banks, name=f"bank_{slot}") for slot in range(window)]
         row = [Signal(len(self.row), name=f"row_{slot}") for slot in range(window)]
         beat = [Signal(self._beat_width, name=f"beat_{slot}") for slot in range(window)]
         older = [Signal(window, name=f"older_{slot}") for slot in range(window)]
         after = [Signal(window, name=f"after_{slot}") for slot in range(window)]
+        # Which accesses go to each bank; also some that have left, so masks are only of valid ones.
+        members = [Signal(window, name=f"members_{bank}") for bank in range(banks)]
 
         def to_banks(mask, name):
             """The banks of the accesses in ``mask``."""
             result = Signal(banks, name=name)
-            m.d.comb += result.eq(_any(Mux(bit, its, 0) for bit, its in zip(mask, bank)))
+            m.d.comb += result.eq(Cat((its & mask).any() for its in members))
             return result
 
         def to_accesses(mask, name):
             """The accesses whose banks are in ``mask``."""
             result = Signal(window, name=name)
-            m.d.comb += result.eq(Cat((its & mask).any() for its in bank))
+            m.d.comb += result.eq(_any(Mux(bit, its, 0) for bit, its in zip(mask, members)))
             return result
 
         def oldest(mask, name):
@@ -153,14 +155,13 @@ class DramScheduler(wiring.Component):
         writing = Signal()
         direction = Signal(window)
         work = Signal(window)
-        can_write, can_read = (to_accesses(mask, name) for mask, name in (
-            (self.write, "can_write"), (self.read, "can_read")))
+        can_go = to_accesses(Mux(writing, self.write, self.read), "can_go")
         eligible = Signal(window)
         m.d.comb += [
             direction.eq(write ^ (~writing).replicate(window)),
             work.eq(independent & allowed),
             eligible.eq(independent & outside
-                        | work & direction & Mux(writing, can_write, can_read)),
+                        | work & direction & can_go),
         ]
         issued = oldest(eligible, "issued")
         issued_bank = to_banks(issued, "issued_bank")
@@ -254,11 +255,12 @@ class DramScheduler(wiring.Component):
                           | (enters.bank & self.command.activate).any() & (self.row == enters.row)),
         ]
         hits = Signal(window)
-        opened = to_accesses(self.command.activate, "opened")
-        closed = to_accesses(self.command.precharge, "closed")
-        m.d.comb += hits.eq(
-            (hit | opened & Cat(its == self.row for its in row)) & ~closed
-            & ~self.close.replicate(window))
+        changed = to_accesses(chosen_bank, "changed")
+        opened = Signal(window)
+        m.d.comb += [
+            opened.eq(Mux(any_activate, Cat(its == self.row for its in row), 0)),
+            hits.eq((hit & ~changed | opened & changed) & ~self.close.replicate(window)),
+        ]
 
         tick = Signal(range(AGE_LIMIT))
         m.d.sync += tick.eq(tick + 1)
@@ -272,10 +274,11 @@ class DramScheduler(wiring.Component):
             seen.eq((seen | aging) & valid & ~put),
             old.eq((old | aging & seen) & valid & ~put),
         ]
+        for bit, its in zip(enters.bank, members):
+            m.d.sync += its.eq((its & ~put) | Mux(bit, put, 0))
         for slot in range(window):
             with m.If(put[slot]):
                 m.d.sync += [
-                    bank[slot].eq(enters.bank),
                     row[slot].eq(enters.row),
                     beat[slot].eq(enters.beat),
                     older[slot].eq(valid & ~issued),
@@ -298,6 +301,9 @@ class DramScheduler(wiring.Component):
         many = Signal()
         turn = Signal()
         others = Signal(range(window + 1))
+        # The others may keep the very bank open that all accesses of this direction need.
+        patience = self._timing.tRP + self._timing.tRCD
+        waited = Signal(range(patience + 1))
         m.d.comb += [
             here.eq(work & direction),
             there.eq(work & ~direction),
@@ -305,10 +311,14 @@ class DramScheduler(wiring.Component):
             many.eq(others >= math.ceil(TURN_SHARE * window)),
             turn.eq(there.any() & (
                 ~(valid & direction).any()
-                | ~here.any() & many
+                | ~here.any() & (many | (waited == patience))
                 | (batch == BATCH_LIMIT)
                 | (there & old).any() & ~(here & old).any())),
         ]
+        with m.If(here.any() | turn):
+            m.d.sync += waited.eq(0)
+        with m.Elif(there.any() & (waited != patience)):
+            m.d.sync += waited.eq(waited + 1)
         with m.If(turn):
             m.d.sync += [
                 writing.eq(~writing),
