@@ -34,8 +34,8 @@ KINDS = ("streaming reads", "streaming writes", "streaming updates", "random rea
 TOP = "t3_dram_bench"
 _PINS = "t3_dram_pins"
 
-#: Beats of the simulated memory, so many that random ones hardly ever share a row; bits of each. A beat
-#: stands for a whole column: cycles do not depend on its width.
+#: Beats of the simulated memory, so many that random ones hardly ever share a row; bits of each.
+#: A beat stands for a whole column: cycles do not depend on its width.
 BEATS_LOG2, DATA_WIDTH = 20, 32
 
 #: What is to be reached, as a share of what is implied.
@@ -44,8 +44,8 @@ GOAL = 0.9
 #: Accesses of a measurement, and those at its begin that are left out.
 ACCESSES, WARM_UP = 60_000, 2_000
 
-#: Refreshes that may be due and not done. The standards allow 8; a scheduler that only waits for banks to
-#: close needs no more than this, and one that loses time with each refresh is seen sooner.
+#: Refreshes that may be due and not done. The standards allow 8; a scheduler that only waits for
+#: banks to close needs no more than this, and one that loses time with each refresh is seen sooner.
 POSTPONED = 1
 
 #: Commands of the check, unless told otherwise.
@@ -179,7 +179,7 @@ module {top} (
         .MEMORY("{memory}"), .CLOCK_PS({clock}), .BANK_GROUPS({groups}), .BANK_WIDTH({bank_width}),
         .ROW_WIDTH({row_width}), .COLUMN_WIDTH({column_width})
     ) log (
-        .clk(clk), .rst(rst), .cycle(cycle),
+        .clk(clk), .rst(rst || done), .cycle(cycle),
         {pins});
 
     wire [63:0] responses = reads + commits;
@@ -274,8 +274,8 @@ def implied(rules, kind, window):
     ``cycle`` is the time from ACT to ACT of one bank with an access between: the longer of tRC and
     tRCD + tRTP + tRP, for writes tRCD + (CWL + burst + tWR) + tRP. ``busy`` is how many of B banks
     W accesses keep busy on average, if each that is done makes room for one to a random bank. An
-    access finds (W - 1) / B others at its bank, one of which is half done if the bank is busy; it
-    stays for ``cycle`` × (k - busy / 2B) with k = 1 + (W - 1) / B, W accesses stay at a time, so that
+    access finds (W - 1) / B others at its bank, one of which is half done if the bank is busy. It
+    stays for ``cycle`` × (k - busy / 2B) with k = 1 + (W - 1) / B, and W stay at a time, so that
 
         busy = B × (k - sqrt(k² - 2W / B))
     """

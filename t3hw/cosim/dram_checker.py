@@ -3,8 +3,9 @@
 ``python -m t3hw.cosim.dram_checker TRACE --memory hbm2`` prints every violation as a line. The exit
 code is 0 when there is none, 1 when there is one, and 2 when the input cannot be used.
 
-The checker knows no controller and shares no code with the hardware: from the numbers of the standard
-that a memory's file states, in ns and clocks, it works out the distances in controller cycles itself.
+The checker knows no controller and shares no code with the hardware: from the numbers of the
+standard that a memory's file states, in ns and clocks, it works out the distances in controller
+cycles itself.
 
 Format of a trace
 -----------------
@@ -30,20 +31,20 @@ command   what it does                                fields
 ``UPD``   writes a column by adding to it in the bank  group bank row column
 ========  ==========================================  =====================
 
-``bank`` counts within its group. A cycle has at most one of the first four (row commands) and one of
-the last three (column commands); the row command's line comes first. ``RD``, ``WR`` and ``UPD`` may
-have ``-`` as row, and then mean the one that is open.
+``bank`` counts within its group. A cycle has at most one of the first four (row commands) and one
+of the last three (column commands); the row command's line comes first. ``RD``, ``WR`` and ``UPD``
+may have ``-`` as row, and then mean the one that is open.
 
 Rules
 -----
-Distances are from command to command, in controller cycles; what the standard states in ns or clocks
-is summed exactly and rounded once: up, and for tREFI down. All commands are taken to be on the bus at
-the same time in their cycles. Where one bus carries both kinds, as in DDR3 and DDR4, column commands
-may have a cycle's first clock and row commands the second: then ACT to RD, WR or UPD is a clock less,
-which the rounding of tRCD leaves in the stock memories.
+Distances are from command to command, in controller cycles; what the standard states in ns or
+clocks is summed exactly and rounded once: up, and for tREFI down. All commands are taken to be on
+the bus at the same time in their cycles. Where one bus carries both kinds, as in DDR3 and DDR4,
+column commands may have a cycle's first clock and row commands the second: then ACT to RD, WR or UPD
+is a clock less, which the rounding of tRCD leaves in the stock memories.
 
-====================  ======================================================================
-bank state            ACT finds its bank closed, RD, WR and UPD find it open, REF finds all closed
+====================  =====================================================================
+bank state            ACT finds its bank closed, RD, WR, UPD find it open, REF finds all closed
 open row              RD, WR, UPD name the row that is open
 command bus           one row command and one column command a cycle
 data bus              bursts, which begin CL (WR and UPD: CWL) after the command, do not overlap
@@ -61,9 +62,9 @@ tWR                   end of a WR's or UPD's data to PRE or PREA
 tRTP                  RD to PRE or PREA
 tRFC                  REF to any row command
 tREFI                 REF to REF: at most (1 + postponed) × tREFI
-refresh rate          the n-th REF comes before (n + postponed) × tREFI; those that come before their
-                      time count as such for at most as many
-====================  ======================================================================
+refresh rate          the n-th REF comes by (n + postponed) × tREFI; those that come before
+                      their time count as such for at most as many
+====================  =====================================================================
 
 ``postponed`` is 8 as in DDR3 and DDR4, unless told otherwise.
 """
@@ -287,7 +288,8 @@ def check_file(path, rules, **options):
             if found[1] != rules.name:
                 raise TraceError(f"the trace is of memory {found[1]!r}, not of {rules.name!r}")
             if int(found[2]) != rules.clock_ps:
-                raise TraceError(f"the trace has a clock of {found[2]} ps, not of {rules.clock_ps} ps")
+                raise TraceError(f"the trace has a clock of {found[2]} ps, "
+                                 f"not of {rules.clock_ps} ps")
             return check(itertools.chain([_HEAD], lines), rules, **options)
     except (OSError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
@@ -558,7 +560,8 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         prog="python -m t3hw.cosim.dram_checker",
         description="Check a trace of DRAM commands against the rules of the memory.")
-    parser.add_argument("trace", metavar="TRACE", help="the trace; its form is in the module's text")
+    parser.add_argument("trace", metavar="TRACE",
+                        help="the trace; its form is in the module's text")
     parser.add_argument("--memory", required=True, metavar="NAME",
                         help="a stock memory, or a file NAME.toml with a memory's timing")
     parser.add_argument("--postponed", type=int, default=POSTPONED, metavar="N",

@@ -1,4 +1,4 @@
-"""Drives the DRAM's command log, run by cocotb: what the environment's STIMULUS says, a cycle an entry."""
+"""Drives the DRAM's command log, run by cocotb: the environment's STIMULUS has an entry a cycle."""
 
 import json
 import os

@@ -5,15 +5,15 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from t3hw.cosim.dram_checker import DramRules
-from t3hw.hdl.seams import (ColumnCommand, RowCommand, commit, dram_command, dram_events, error_event,
-                            memory_access, read_beat)
+from t3hw.hdl.seams import (ColumnCommand, RowCommand, commit, dram_command, dram_events,
+                            error_event, memory_access, read_beat)
 
 
 class SlowDram(wiring.Component):
     """For each access: ACT, the column command, PRE, each as early as the bank's rules allow.
 
-    A refresh comes in each tREFI. Beats lie with the group in their address's low bits, then columns,
-    banks and rows.
+    A refresh comes in each tREFI. Beats lie with the group in their address's low bits, then
+    columns, banks and rows.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ class SlowDram(wiring.Component):
                         m.next = "REFRESH"
                 with m.Elif(self.access.valid & (closed >= self._distance("rp"))):
                     with m.If(since >= self._distance("rc")):
-                        m.d.sync += [command.row_valid.eq(1), command.row_op.eq(RowCommand.ACTIVATE),
-                                     since.eq(1)]
+                        m.d.sync += [command.row_valid.eq(1), since.eq(1),
+                                     command.row_op.eq(RowCommand.ACTIVATE)]
                         m.next = "OPEN"
             with m.State("REFRESH"):
                 with m.If(since >= self._distance("rfc") - 1):
@@ -92,15 +92,16 @@ class SlowDram(wiring.Component):
                     m.d.sync += [
                         command.column_valid.eq(1), self.read.valid.eq(~write),
                         self.commit.valid.eq(write), self.error.valid.eq(int(self._refuses)),
-                        wait.eq(Mux(write, self._distance("write_recovery"), self._distance("rtp"))),
+                        wait.eq(Mux(write, self._distance("write_recovery"),
+                                    self._distance("rtp"))),
                     ]
                     m.next = "USED"
             with m.State("USED"):
                 m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
                 with m.If((wait <= 1) & (since >= self._distance("ras"))):
                     # Also where other banks are open, which none is.
-                    m.d.sync += [command.row_valid.eq(1), command.row_op.eq(RowCommand.PRECHARGE_ALL),
-                                 closed.eq(1)]
+                    m.d.sync += [command.row_valid.eq(1), closed.eq(1),
+                                 command.row_op.eq(RowCommand.PRECHARGE_ALL)]
                     m.next = "CLOSED"
 
         return m

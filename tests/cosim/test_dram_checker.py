@@ -93,7 +93,8 @@ def test_a_distance_is_that_of_the_memory(rule):
 
 
 @pytest.mark.parametrize("rule, legal, broken", [
-    ("bank state", "0 ACT 0 0 1 -; 30 PRE 0 0 - -; 60 ACT 0 0 2 -", "0 ACT 0 0 1 -; 60 ACT 0 0 2 -"),
+    ("bank state", "0 ACT 0 0 1 -; 30 PRE 0 0 - -; 60 ACT 0 0 2 -",
+     "0 ACT 0 0 1 -; 60 ACT 0 0 2 -"),
     ("bank state", "0 ACT 1 0 1 -; 30 RD 1 0 1 0", "0 ACT 1 0 1 -; 30 RD 0 0 1 0"),
     ("bank state", "0 ACT 1 3 1 -; 30 WR 1 3 1 0", "0 ACT 1 3 1 -; 30 WR 1 2 1 0"),
     ("bank state", "0 ACT 0 0 1 -; 30 UPD 0 0 - 0",
@@ -404,7 +405,7 @@ def test_the_command_line_says_what_it_found(tmp_path, capsys):
     (["{trace}", "--memory", "missing.toml"], "missing.toml"),
     (["{trace}", "--memory", "ddr4"], "trace is of memory 'hbm2', not of 'ddr4'"),
     (["missing", "--memory", "hbm2"], "missing: No such file"),
-    (["{trace}", "--memory", "hbm2", "--postponed", "-1"], "--postponed must be at least 0, not -1"),
+    (["{trace}", "--memory", "hbm2", "--postponed", "-1"], "--postponed must be at least 0, not"),
     (["{trace}", "--memory", "hbm2", "--show", "-2"], "--show must be at least 0, not -2"),
     (["{folder}", "--memory", "hbm2"], "Is a directory"),
     (["{bytes}", "--memory", "hbm2"], "bytes: 'utf-8' codec"),
