@@ -1728,8 +1728,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .\i__valid$27 (data__valid),
     .packet__ready(packet__ready),
     .packet__valid(a__valid),
-    .\port$10297$0 (\$94 ),
-    .\port$10299$0 (\$95 ),
+    .\port$10229$0 (\$94 ),
+    .\port$10231$0 (\$95 ),
     .\port$5942$0 (\$93 ),
     .read__payload(burst__payload),
     .read__ready(read__ready),
@@ -1784,7 +1784,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .table__payload(table__payload),
     .table__valid(\table__valid$196 )
   );
-  \t3_node_axi.intensity$425  \intensity$425  (
+  \t3_node_axi.intensity_monitor  intensity_monitor (
     .access(events[0]),
     .boundaries__0(boundaries__0),
     .boundaries__1(boundaries__1),
@@ -1792,10 +1792,10 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .clk(clk),
     .fixed(fixed),
     .fixed_threshold(fixed_threshold),
-    .\port$10202$0 (plans[0]),
-    .\port$10202$25 (plans[25]),
-    .\port$10202$50 (plans[50]),
-    .\port$10202$75 (plans[75]),
+    .\port$10134$0 (plans[0]),
+    .\port$10134$25 (plans[25]),
+    .\port$10134$50 (plans[50]),
+    .\port$10134$75 (plans[75]),
     .rst(rst),
     .status(\status$384 ),
     .store(store),
@@ -1814,8 +1814,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__payload(\dma__payload$323 ),
     .o__ready(\o__ready$325 ),
     .o__valid(\dma__valid$327 ),
-    .\port$10297$0 (\$94 ),
-    .\port$10299$0 (\$95 ),
+    .\port$10229$0 (\$94 ),
+    .\port$10231$0 (\$95 ),
     .\port$5942$0 (\$93 ),
     .rst(rst)
   );
@@ -1860,8 +1860,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__ready(compute__ready),
     .\o__ready$50 (remote__ready),
     .plans(plans),
-    .\port$8890$0 (\$89 ),
-    .\port$8892$0 (\$90 ),
+    .\port$8822$0 (\$89 ),
+    .\port$8824$0 (\$90 ),
     .r__payload(\r__payload$136 ),
     .r__ready(s_axi_rready),
     .r__valid(s_axi_rvalid),
@@ -19653,7 +19653,7 @@ module \t3_node_axi.egress.merge (rst, o__ready, a__valid, a__payload, o__valid,
   assign \b__payload.last  = b__payload[134];
 endmodule
 
-module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$5942$0 , stall, read__ready, packet__ready, data__payload, block__payload, read__payload, \port$10297$0 , \port$10299$0 , first_read__payload, packet__valid, done__valid, done__payload, clk
+module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$5942$0 , stall, read__ready, packet__ready, data__payload, block__payload, read__payload, \port$10229$0 , \port$10231$0 , first_read__payload, packet__valid, done__valid, done__payload, clk
 );
   reg \$auto$verilog_backend.cc:2355:dump_module$37 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$37 <= 1'b0;
@@ -19938,11 +19938,11 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
   output packet__valid;
   reg packet__valid = 1'h0;
   (* init = 30'h00000000 *)
-  output [29:0] \port$10297$0 ;
-  wire [29:0] \port$10297$0 ;
+  output [29:0] \port$10229$0 ;
+  wire [29:0] \port$10229$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$10299$0 ;
-  wire [72:0] \port$10299$0 ;
+  output [72:0] \port$10231$0 ;
+  wire [72:0] \port$10231$0 ;
   output [31:0] \port$5942$0 ;
   wire [31:0] \port$5942$0 ;
   reg [3:0] position = 4'h0;
@@ -20371,8 +20371,8 @@ module \t3_node_axi.engine (rst, \i__valid$27 , block__valid, read__valid, block
   assign \end  = \$34 [2:0];
   assign packet__payload = { \$109 , \$36 , \$107  };
   assign \port$5942$0  = \$36 ;
-  assign \port$10297$0  = \$107 ;
-  assign \port$10299$0  = \$109 ;
+  assign \port$10229$0  = \$107 ;
+  assign \port$10231$0  = \$109 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -27599,7 +27599,7 @@ module \t3_node_axi.ingress.buffer (clk, rst, i__ready, o__valid, o__payload, wr
   assign \read__data.last  = o__payload[72];
 endmodule
 
-module \t3_node_axi.intensity$425 (rst, store, access, \port$10202$0 , \port$10202$25 , \port$10202$50 , \port$10202$75 , status, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, clk);
+module \t3_node_axi.intensity_monitor (rst, store, access, \port$10134$0 , \port$10134$25 , \port$10134$50 , \port$10134$75 , status, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$47 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$47 <= 1'b0;
   wire \$1 ;
@@ -27657,14 +27657,14 @@ module \t3_node_axi.intensity$425 (rst, store, access, \port$10202$0 , \port$102
   wire [15:0] fixed_threshold;
   reg [24:0] left = 25'h0000000;
   reg [1:0] level;
-  input \port$10202$0 ;
-  wire \port$10202$0 ;
-  input \port$10202$25 ;
-  wire \port$10202$25 ;
-  input \port$10202$50 ;
-  wire \port$10202$50 ;
-  input \port$10202$75 ;
-  wire \port$10202$75 ;
+  input \port$10134$0 ;
+  wire \port$10134$0 ;
+  input \port$10134$25 ;
+  wire \port$10134$25 ;
+  input \port$10134$50 ;
+  wire \port$10134$50 ;
+  input \port$10134$75 ;
+  wire \port$10134$75 ;
   reg [8:0] quotient = 9'h000;
   input rst;
   wire rst;
@@ -27698,7 +27698,7 @@ module \t3_node_axi.intensity$425 (rst, store, access, \port$10202$0 , \port$102
   assign \$12  = accesses + access;
   assign \$14  = fixed ? fixed_threshold : \$13 ;
   assign \$15  = ~ \before ;
-  assign \$16  = { \port$10202$75 , \port$10202$50 , \port$10202$25 , \port$10202$0  } & \$15 ;
+  assign \$16  = { \port$10134$75 , \port$10134$50 , \port$10134$25 , \port$10134$0  } & \$15 ;
   assign \begin  = | \$16 ;
   assign \$17  = | cycles;
   assign \$18  = access | \$17 ;
@@ -27741,7 +27741,7 @@ module \t3_node_axi.intensity$425 (rst, store, access, \port$10202$0 , \port$102
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
-    \$26  = { \port$10202$75 , \port$10202$50 , \port$10202$25 , \port$10202$0  };
+    \$26  = { \port$10134$75 , \port$10134$50 , \port$10134$25 , \port$10134$0  };
     if (rst) begin
       \$26  = 4'h0;
     end
@@ -27854,7 +27854,7 @@ module \t3_node_axi.intensity$425 (rst, store, access, \port$10202$0 , \port$102
       level = 2'h0;
     end
   end
-  assign armed = { \port$10202$75 , \port$10202$50 , \port$10202$25 , \port$10202$0  };
+  assign armed = { \port$10134$75 , \port$10134$50 , \port$10134$25 , \port$10134$0  };
   assign \status.intensity  = status[8:0];
   assign \status.level  = status[10:9];
   assign \status.measuring  = status[11];
@@ -27864,7 +27864,7 @@ module \t3_node_axi.intensity$425 (rst, store, access, \port$10202$0 , \port$102
   assign \$9  = { \$8 , 1'h0 };
 endmodule
 
-module \t3_node_axi.outgoing (rst, b__valid, \port$5942$0 , o__ready, o__valid, o__payload, a__ready, b__ready, b__payload, \port$10297$0 , \port$10299$0 , a__valid, clk);
+module \t3_node_axi.outgoing (rst, b__valid, \port$5942$0 , o__ready, o__valid, o__payload, a__ready, b__ready, b__payload, \port$10229$0 , \port$10231$0 , a__valid, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$48 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$48 <= 1'b0;
   wire \$1 ;
@@ -27927,10 +27927,10 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5942$0 , o__ready, o__valid, 
   wire o__ready;
   output o__valid;
   wire o__valid;
-  input [29:0] \port$10297$0 ;
-  wire [29:0] \port$10297$0 ;
-  input [72:0] \port$10299$0 ;
-  wire [72:0] \port$10299$0 ;
+  input [29:0] \port$10229$0 ;
+  wire [29:0] \port$10229$0 ;
+  input [72:0] \port$10231$0 ;
+  wire [72:0] \port$10231$0 ;
   input [31:0] \port$5942$0 ;
   wire [31:0] \port$5942$0 ;
   reg previous = 1'h0;
@@ -27939,7 +27939,7 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5942$0 , o__ready, o__valid, 
   reg second;
   reg under_way = 1'h0;
   assign o__valid = second ? b__valid : a__valid;
-  assign o__payload = second ? b__payload : { \port$10299$0 , \port$5942$0 , \port$10297$0  };
+  assign o__payload = second ? b__payload : { \port$10231$0 , \port$5942$0 , \port$10229$0  };
   assign \$3  = ~ second;
   assign a__ready = o__ready & \$3 ;
   assign b__ready = o__ready & second;
@@ -27998,7 +27998,7 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5942$0 , o__ready, o__valid, 
       \$7  = 1'h0;
     end
   end
-  assign a__payload = { \port$10299$0 , \port$5942$0 , \port$10297$0  };
+  assign a__payload = { \port$10231$0 , \port$5942$0 , \port$10229$0  };
   assign \o__payload.op  = o__payload[1:0];
   assign \o__payload.dtype  = o__payload[3:2];
   assign \o__payload.tracked  = o__payload[4];
@@ -28010,17 +28010,17 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$5942$0 , o__ready, o__valid, 
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \a__payload.op  = \port$10297$0 [1:0];
-  assign \a__payload.dtype  = \port$10297$0 [3:2];
-  assign \a__payload.tracked  = \port$10297$0 [4];
-  assign \a__payload.plan  = \port$10297$0 [6:5];
-  assign \a__payload.epoch  = \port$10297$0 [10:7];
-  assign \a__payload.wg  = \port$10297$0 [26:11];
-  assign \a__payload.wf  = \port$10297$0 [29:27];
+  assign \a__payload.op  = \port$10229$0 [1:0];
+  assign \a__payload.dtype  = \port$10229$0 [3:2];
+  assign \a__payload.tracked  = \port$10229$0 [4];
+  assign \a__payload.plan  = \port$10229$0 [6:5];
+  assign \a__payload.epoch  = \port$10229$0 [10:7];
+  assign \a__payload.wg  = \port$10229$0 [26:11];
+  assign \a__payload.wf  = \port$10229$0 [29:27];
   assign \a__payload.address  = \port$5942$0 ;
-  assign \a__payload.data  = \port$10299$0 [63:0];
-  assign \a__payload.strobe  = \port$10299$0 [71:64];
-  assign \a__payload.last  = \port$10299$0 [72];
+  assign \a__payload.data  = \port$10231$0 [63:0];
+  assign \a__payload.strobe  = \port$10231$0 [71:64];
+  assign \a__payload.last  = \port$10231$0 [72];
   assign \b__payload.op  = b__payload[1:0];
   assign \b__payload.dtype  = b__payload[3:2];
   assign \b__payload.tracked  = b__payload[4];
@@ -30206,7 +30206,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   assign status[0] = plans[0];
 endmodule
 
-module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, r__valid, o__ready, \o__ready$50 , aw__payload, w__payload, ar__payload, \port$8890$0 , \port$8892$0 , busy
+module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, r__valid, o__ready, \o__ready$50 , aw__payload, w__payload, ar__payload, \port$8822$0 , \port$8824$0 , busy
 , error__valid, error__payload, b__valid, b__payload, r__payload, bytes, stall, remote__valid, remote__payload, compute__valid, compute__payload, read__payload, commit__payload, plans, table__payload, aw__valid);
   reg \$auto$verilog_backend.cc:2355:dump_module$50 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$50 <= 1'b0;
@@ -30636,11 +30636,11 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
   (* init = 4'h0 *)
-  output [3:0] \port$8890$0 ;
-  wire [3:0] \port$8890$0 ;
+  output [3:0] \port$8822$0 ;
+  wire [3:0] \port$8822$0 ;
   (* init = 5'h00 *)
-  output [4:0] \port$8892$0 ;
-  wire [4:0] \port$8892$0 ;
+  output [4:0] \port$8824$0 ;
+  wire [4:0] \port$8824$0 ;
   output [70:0] r__payload;
   wire [70:0] r__payload;
   wire [70:0] \r__payload$25 ;
@@ -31050,8 +31050,8 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign policy = 2'h0;
   assign routed__valid = taken;
   assign events = { stall, \$83 , bytes, \$81  };
-  assign \port$8890$0  = \$81 ;
-  assign \port$8892$0  = \$83 ;
+  assign \port$8822$0  = \$81 ;
+  assign \port$8824$0  = \$83 ;
   assign \aw__payload.id  = aw__payload[3:0];
   assign \aw__payload.addr  = aw__payload[35:4];
   assign \aw__payload.len  = aw__payload[43:36];
@@ -38546,35 +38546,35 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   reg \$auto$verilog_backend.cc:2355:dump_module$61 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$61 <= 1'b0;
   wire \$1 ;
-  wire \$10 ;
+  wire [7:0] \$10 ;
   wire \$100 ;
   wire \$101 ;
-  wire [7:0] \$102 ;
+  wire \$102 ;
   wire \$103 ;
   wire \$104 ;
   wire \$105 ;
-  wire \$106 ;
+  wire [7:0] \$106 ;
   wire \$107 ;
-  wire [1:0] \$108 ;
-  wire [31:0] \$109 ;
+  wire \$108 ;
+  wire \$109 ;
   wire \$11 ;
   wire \$110 ;
-  reg [22:0] \$111 ;
-  reg [22:0] \$112  = 23'h000000;
-  reg \$113 ;
-  reg [19:0] \$114 ;
-  reg \$115 ;
-  reg [31:0] \$116 ;
-  reg [3:0] \$117 ;
-  reg \$118 ;
-  reg \$119 ;
+  wire \$111 ;
+  wire \$112 ;
+  wire \$113 ;
+  wire \$114 ;
+  wire \$115 ;
+  wire [1:0] \$116 ;
+  wire [31:0] \$117 ;
+  wire \$118 ;
+  reg [22:0] \$119 ;
   wire \$12 ;
-  reg \$120 ;
+  reg [22:0] \$120  = 23'h000000;
   reg \$121 ;
-  reg \$122 ;
+  reg [19:0] \$122 ;
   reg \$123 ;
-  reg \$124 ;
-  reg \$125 ;
+  reg [31:0] \$124 ;
+  reg [3:0] \$125 ;
   reg \$126 ;
   reg \$127 ;
   reg \$128 ;
@@ -38593,49 +38593,57 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire \$14 ;
   reg \$140 ;
   reg \$141 ;
-  reg [2:0] \$142 ;
+  reg \$142 ;
   reg \$143 ;
-  reg [31:0] \$144 ;
-  reg [1:0] \$145 ;
+  reg \$144 ;
+  reg \$145 ;
   reg \$146 ;
-  reg [15:0] \$147 ;
-  reg [15:0] \$148 ;
-  reg [15:0] \$149 ;
+  reg \$147 ;
+  reg \$148 ;
+  reg \$149 ;
   wire \$15 ;
-  reg [15:0] \$150 ;
-  reg [15:0] \$151 ;
+  reg [2:0] \$150 ;
+  reg \$151 ;
   reg [31:0] \$152 ;
-  reg [15:0] \$153 ;
-  reg [15:0] \$154 ;
-  reg [7:0] \$155 ;
-  reg \$156 ;
-  reg \$157 ;
+  reg [1:0] \$153 ;
+  reg \$154 ;
+  reg [15:0] \$155 ;
+  reg [15:0] \$156 ;
+  reg [15:0] \$157 ;
   reg [15:0] \$158 ;
   reg [15:0] \$159 ;
   wire \$16 ;
-  reg \$160 ;
-  reg [8:0] \$161 ;
-  reg [8:0] \$162 ;
-  reg [8:0] \$163 ;
-  reg [15:0] \$164 ;
-  reg [15:0] \$165 ;
+  reg [31:0] \$160 ;
+  reg [15:0] \$161 ;
+  reg [15:0] \$162 ;
+  reg [7:0] \$163 ;
+  reg \$164 ;
+  reg \$165 ;
   reg [15:0] \$166 ;
   reg [15:0] \$167 ;
-  reg [7:0] \$168 ;
-  reg \$169 ;
+  reg \$168 ;
+  reg [8:0] \$169 ;
   wire \$17 ;
-  reg \$170 ;
-  reg \$171 ;
-  reg [31:0] \$172 ;
-  reg \$173 ;
-  reg \$174 ;
-  reg \$175 ;
-  reg \$176 ;
-  reg [19:0] \$177 ;
-  reg [2:0] \$178 ;
-  reg [9:0] \$179 ;
+  reg [8:0] \$170 ;
+  reg [8:0] \$171 ;
+  reg [15:0] \$172 ;
+  reg [15:0] \$173 ;
+  reg [15:0] \$174 ;
+  reg [15:0] \$175 ;
+  reg [7:0] \$176 ;
+  reg \$177 ;
+  reg \$178 ;
+  reg \$179 ;
   wire \$18 ;
-  reg [33:0] \$180 ;
+  reg [31:0] \$180 ;
+  reg \$181 ;
+  reg \$182 ;
+  reg \$183 ;
+  reg \$184 ;
+  reg [19:0] \$185 ;
+  reg [2:0] \$186 ;
+  reg [9:0] \$187 ;
+  reg [33:0] \$188 ;
   wire \$19 ;
   wire \$2 ;
   wire \$20 ;
@@ -38648,9 +38656,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire \$27 ;
   wire \$28 ;
   wire \$29 ;
-  wire [6:0] \$292 ;
   wire \$3 ;
   wire \$30 ;
+  wire [6:0] \$308 ;
   wire \$31 ;
   wire \$32 ;
   wire \$33 ;
@@ -38712,15 +38720,15 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire \$84 ;
   wire \$85 ;
   wire \$86 ;
-  wire [7:0] \$87 ;
-  wire [7:0] \$88 ;
-  wire [7:0] \$89 ;
+  wire \$87 ;
+  wire \$88 ;
+  wire \$89 ;
   wire \$9 ;
-  wire [7:0] \$90 ;
-  wire \$91 ;
-  wire \$92 ;
-  wire \$93 ;
-  wire \$94 ;
+  wire \$90 ;
+  wire [7:0] \$91 ;
+  wire [7:0] \$92 ;
+  wire [7:0] \$93 ;
+  wire [7:0] \$94 ;
   wire \$95 ;
   wire \$96 ;
   wire \$97 ;
@@ -39159,7 +39167,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   reg state_start;
   input [167:0] status;
   wire [167:0] status;
-  wire [13:0] \status$155 ;
+  wire [13:0] \status$156 ;
   wire [167:0] \status$25 ;
   wire [41:0] \status$25[0] ;
   wire \status$25[0].armed ;
@@ -39270,249 +39278,257 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$3  = in_table & whole;
   assign \$4  = ~ refused;
   assign \$5  = act & at_error_status;
-  assign \$6  = ! address[19:10];
-  assign \$7  = ! write_state;
-  assign \$8  = write_state == 1'h1;
-  assign \$9  = write_state == 2'h2;
-  assign \$10  = write_state == 2'h3;
-  assign \$11  = write_state == 3'h4;
-  assign \$12  = write_state == 3'h5;
-  assign \$13  = ! read_state;
-  assign \$14  = read_state == 1'h1;
-  assign \$15  = read_state == 2'h2;
-  assign \$16  = read_state == 2'h3;
-  assign \$17  = read_state == 3'h4;
-  assign \$18  = aw__valid & aw__ready;
-  assign \$19  = w__valid & w__ready;
-  assign \$20  = & strobe;
-  assign \$21  = ! \address$112 [1:0];
-  assign \$22  = \$20  & \$21 ;
-  assign \$23  = \address$112  == 6'h2c;
-  assign \$24  = \address$112  == 7'h40;
-  assign \$25  = \address$112  == 7'h44;
-  assign \$26  = \address$112  == 7'h48;
-  assign \$27  = \address$112  == 7'h4c;
-  assign \$28  = \address$112  == 7'h50;
-  assign \$29  = \address$112  == 7'h54;
-  assign \$30  = \address$112  == 7'h58;
-  assign \$31  = \address$112  == 7'h60;
-  assign \$32  = \address$112  == 7'h64;
-  assign \$33  = \address$112  == 7'h70;
-  assign \$34  = \address$112  == 8'ha0;
-  assign \$35  = \address$112  == 8'hb0;
-  assign \$36  = \address$112  == 8'hb8;
-  assign \$37  = \address$112  == 8'hbc;
-  assign \$38  = \address$112  == 8'hc0;
-  assign \$39  = \address$112  == 8'hc4;
-  assign \$40  = \address$112  == 8'hc8;
-  assign \$41  = \address$112  == 8'hcc;
-  assign \$42  = \address$112  == 8'hd0;
-  assign \$43  = \address$112  == 10'h200;
-  assign \$44  = \address$112 [19:8] == 11'h400;
-  assign \$45  = \address$112 [19:11] == 8'h82;
-  assign \$46  = \address$112 [19:10] == 9'h108;
-  assign \$47  = \address$112 [19:17] == 2'h3;
-  assign \$49  = have_address & have_word;
-  assign \$50  = in_table & whole;
-  assign \$51  = ~ whole;
-  assign \$52  = | { at_counter_control, at_mca_threshold_3, at_mca_threshold_2, at_mca_threshold_1, at_mca_threshold_0, at_mca_boundary_2, at_mca_boundary_1, at_mca_boundary_0, at_mca_control, at_tile_state_index, at_error_status, at_irq_enable, at_irq_status, at_link_header_interval, at_hold_timeout, at_link_interval, at_link_latency, at_memory_latency, at_starvation_limit, at_control, at_scratch };
-  assign \$53  = ~ \$52 ;
-  assign \$54  = \$51  | \$53 ;
-  assign \$55  = word[1:0] > 2'h2;
-  assign \$56  = at_control & \$55 ;
-  assign \$57  = word[15:0] > 10'h200;
-  assign \$58  = at_memory_latency & \$57 ;
-  assign \$59  = word[15:0] > 11'h400;
-  assign \$60  = at_link_latency & \$59 ;
-  assign \$61  = word[15:0] > 10'h3ff;
-  assign \$62  = at_tile_state_index & \$61 ;
-  assign \$63  = | { \$62 , \$60 , \$58 , \$56  };
-  assign \$64  = \$54  | \$63 ;
-  assign \$65  = act & at_counter_control;
-  assign \$66  = | control__payload;
-  assign \$67  = \$65  & \$66 ;
-  assign \$68  = act & at_scratch;
-  assign \$69  = act & at_control;
-  assign \$70  = act & at_starvation_limit;
-  assign \$71  = act & at_memory_latency;
-  assign \$72  = act & at_link_latency;
-  assign \$73  = act & at_link_interval;
-  assign \$74  = act & at_hold_timeout;
-  assign \$75  = act & at_link_header_interval;
-  assign \$76  = act & at_irq_enable;
-  assign \$77  = act & at_tile_state_index;
-  assign \$78  = act & at_mca_control;
-  assign \$79  = act & at_mca_boundary_0;
-  assign \$80  = act & at_mca_boundary_1;
-  assign \$81  = act & at_mca_boundary_2;
-  assign \$82  = act & at_mca_threshold_0;
-  assign \$83  = act & at_mca_threshold_1;
-  assign \$84  = act & at_mca_threshold_2;
-  assign \$85  = act & at_mca_threshold_3;
-  assign \$86  = act & at_irq_status;
-  assign \$87  = \$86  ? word[7:0] : 8'h00;
-  assign \$88  = ~ \$87 ;
-  assign \$89  = irq_status_plan_done & \$88 ;
-  assign \$90  = \$89  | { 4'h0, plan_done };
-  assign \$91  = act & at_irq_status;
-  assign \$92  = \$91  ? word[8] : 1'h0;
-  assign \$93  = ~ \$92 ;
-  assign \$94  = irq_status_error & \$93 ;
-  assign \$95  = | errors;
-  assign \$96  = \$94  | \$95 ;
-  assign \$97  = act & at_irq_status;
-  assign \$98  = \$97  ? word[9] : 1'h0;
-  assign \$99  = ~ \$98 ;
-  assign \$100  = irq_status_command & \$99 ;
-  assign \$101  = \$100  | interrupt;
-  assign \$102  = irq_status_plan_done & irq_enable_plan_done;
-  assign \$103  = irq_status_error & irq_enable_error;
-  assign \$104  = irq_status_command & irq_enable_command;
-  assign \$105  = | { \$104 , \$103 , \$102  };
-  assign \$106  = ! address[19:10];
-  assign \$107  = ar__valid & ar__ready;
-  assign \$108  = is_plain ? 2'h0 : 2'h2;
-  assign \$292  = high_half * 6'h20;
-  assign \$109  = value >> \$292 ;
-  assign \$110  = ~ ready;
+  assign \$6  = address >= 10'h210;
+  assign \$7  = address < 10'h348;
+  assign \$8  = \$6  & \$7 ;
+  assign \$9  = ! address[19:10];
+  assign \$10  = address[9:3] - 7'h42;
+  assign \$11  = ! write_state;
+  assign \$12  = write_state == 1'h1;
+  assign \$13  = write_state == 2'h2;
+  assign \$14  = write_state == 2'h3;
+  assign \$15  = write_state == 3'h4;
+  assign \$16  = write_state == 3'h5;
+  assign \$17  = ! read_state;
+  assign \$18  = read_state == 1'h1;
+  assign \$19  = read_state == 2'h2;
+  assign \$20  = read_state == 2'h3;
+  assign \$21  = read_state == 3'h4;
+  assign \$22  = aw__valid & aw__ready;
+  assign \$23  = w__valid & w__ready;
+  assign \$24  = & strobe;
+  assign \$25  = ! \address$112 [1:0];
+  assign \$26  = \$24  & \$25 ;
+  assign \$27  = \address$112  == 6'h2c;
+  assign \$28  = \address$112  == 7'h40;
+  assign \$29  = \address$112  == 7'h44;
+  assign \$30  = \address$112  == 7'h48;
+  assign \$31  = \address$112  == 7'h4c;
+  assign \$32  = \address$112  == 7'h50;
+  assign \$33  = \address$112  == 7'h54;
+  assign \$34  = \address$112  == 7'h58;
+  assign \$35  = \address$112  == 7'h60;
+  assign \$36  = \address$112  == 7'h64;
+  assign \$37  = \address$112  == 7'h70;
+  assign \$38  = \address$112  == 8'ha0;
+  assign \$39  = \address$112  == 8'hb0;
+  assign \$40  = \address$112  == 8'hb8;
+  assign \$41  = \address$112  == 8'hbc;
+  assign \$42  = \address$112  == 8'hc0;
+  assign \$43  = \address$112  == 8'hc4;
+  assign \$44  = \address$112  == 8'hc8;
+  assign \$45  = \address$112  == 8'hcc;
+  assign \$46  = \address$112  == 8'hd0;
+  assign \$47  = \address$112  == 10'h200;
+  assign \$48  = \address$112 [19:8] == 11'h400;
+  assign \$49  = \address$112 [19:11] == 8'h82;
+  assign \$50  = \address$112 [19:10] == 9'h108;
+  assign \$51  = \address$112 [19:17] == 2'h3;
+  assign \$53  = have_address & have_word;
+  assign \$54  = in_table & whole;
+  assign \$55  = ~ whole;
+  assign \$56  = | { at_counter_control, at_mca_threshold_3, at_mca_threshold_2, at_mca_threshold_1, at_mca_threshold_0, at_mca_boundary_2, at_mca_boundary_1, at_mca_boundary_0, at_mca_control, at_tile_state_index, at_error_status, at_irq_enable, at_irq_status, at_link_header_interval, at_hold_timeout, at_link_interval, at_link_latency, at_memory_latency, at_starvation_limit, at_control, at_scratch };
+  assign \$57  = ~ \$56 ;
+  assign \$58  = \$55  | \$57 ;
+  assign \$59  = word[1:0] > 2'h2;
+  assign \$60  = at_control & \$59 ;
+  assign \$61  = word[15:0] > 10'h200;
+  assign \$62  = at_memory_latency & \$61 ;
+  assign \$63  = word[15:0] > 11'h400;
+  assign \$64  = at_link_latency & \$63 ;
+  assign \$65  = word[15:0] > 10'h3ff;
+  assign \$66  = at_tile_state_index & \$65 ;
+  assign \$67  = | { \$66 , \$64 , \$62 , \$60  };
+  assign \$68  = \$58  | \$67 ;
+  assign \$69  = act & at_counter_control;
+  assign \$70  = | control__payload;
+  assign \$71  = \$69  & \$70 ;
+  assign \$72  = act & at_scratch;
+  assign \$73  = act & at_control;
+  assign \$74  = act & at_starvation_limit;
+  assign \$75  = act & at_memory_latency;
+  assign \$76  = act & at_link_latency;
+  assign \$77  = act & at_link_interval;
+  assign \$78  = act & at_hold_timeout;
+  assign \$79  = act & at_link_header_interval;
+  assign \$80  = act & at_irq_enable;
+  assign \$81  = act & at_tile_state_index;
+  assign \$82  = act & at_mca_control;
+  assign \$83  = act & at_mca_boundary_0;
+  assign \$84  = act & at_mca_boundary_1;
+  assign \$85  = act & at_mca_boundary_2;
+  assign \$86  = act & at_mca_threshold_0;
+  assign \$87  = act & at_mca_threshold_1;
+  assign \$88  = act & at_mca_threshold_2;
+  assign \$89  = act & at_mca_threshold_3;
+  assign \$90  = act & at_irq_status;
+  assign \$91  = \$90  ? word[7:0] : 8'h00;
+  assign \$92  = ~ \$91 ;
+  assign \$93  = irq_status_plan_done & \$92 ;
+  assign \$94  = \$93  | { 4'h0, plan_done };
+  assign \$95  = act & at_irq_status;
+  assign \$96  = \$95  ? word[8] : 1'h0;
+  assign \$97  = ~ \$96 ;
+  assign \$98  = irq_status_error & \$97 ;
+  assign \$99  = | errors;
+  assign \$100  = \$98  | \$99 ;
+  assign \$101  = act & at_irq_status;
+  assign \$102  = \$101  ? word[9] : 1'h0;
+  assign \$103  = ~ \$102 ;
+  assign \$104  = irq_status_command & \$103 ;
+  assign \$105  = \$104  | interrupt;
+  assign \$106  = irq_status_plan_done & irq_enable_plan_done;
+  assign \$107  = irq_status_error & irq_enable_error;
+  assign \$108  = irq_status_command & irq_enable_command;
+  assign \$109  = | { \$108 , \$107 , \$106  };
+  assign \$110  = address >= 10'h210;
+  assign \$111  = address < 10'h348;
+  assign \$112  = \$110  & \$111 ;
+  assign \$113  = ! address[19:10];
+  assign \$114  = ! address[1:0];
+  assign \$115  = ar__valid & ar__ready;
+  assign \$116  = is_plain ? 2'h0 : 2'h2;
+  assign \$308  = high_half * 6'h20;
+  assign \$117  = value >> \$308 ;
+  assign \$118  = ~ ready;
   always @(posedge clk)
-    \$112  <= \$111 ;
+    \$120  <= \$119 ;
   always @(posedge clk)
-    running <= \$113 ;
+    running <= \$121 ;
   always @(posedge clk)
-    \address$112  <= \$114 ;
+    \address$112  <= \$122 ;
   always @(posedge clk)
-    have_address <= \$115 ;
+    have_address <= \$123 ;
   always @(posedge clk)
-    word <= \$116 ;
+    word <= \$124 ;
   always @(posedge clk)
-    strobe <= \$117 ;
+    strobe <= \$125 ;
   always @(posedge clk)
-    have_word <= \$118 ;
+    have_word <= \$126 ;
   always @(posedge clk)
-    whole <= \$119 ;
+    whole <= \$127 ;
   always @(posedge clk)
-    in_table <= \$120 ;
+    in_table <= \$128 ;
   always @(posedge clk)
-    at_scratch <= \$121 ;
+    at_scratch <= \$129 ;
   always @(posedge clk)
-    at_control <= \$122 ;
+    at_control <= \$130 ;
   always @(posedge clk)
-    at_starvation_limit <= \$123 ;
+    at_starvation_limit <= \$131 ;
   always @(posedge clk)
-    at_memory_latency <= \$124 ;
+    at_memory_latency <= \$132 ;
   always @(posedge clk)
-    at_link_latency <= \$125 ;
+    at_link_latency <= \$133 ;
   always @(posedge clk)
-    at_link_interval <= \$126 ;
+    at_link_interval <= \$134 ;
   always @(posedge clk)
-    at_hold_timeout <= \$127 ;
+    at_hold_timeout <= \$135 ;
   always @(posedge clk)
-    at_link_header_interval <= \$128 ;
+    at_link_header_interval <= \$136 ;
   always @(posedge clk)
-    at_irq_status <= \$129 ;
+    at_irq_status <= \$137 ;
   always @(posedge clk)
-    at_irq_enable <= \$130 ;
+    at_irq_enable <= \$138 ;
   always @(posedge clk)
-    at_error_status <= \$131 ;
+    at_error_status <= \$139 ;
   always @(posedge clk)
-    at_tile_state_index <= \$132 ;
+    at_tile_state_index <= \$140 ;
   always @(posedge clk)
-    at_mca_control <= \$133 ;
+    at_mca_control <= \$141 ;
   always @(posedge clk)
-    at_mca_boundary_0 <= \$134 ;
+    at_mca_boundary_0 <= \$142 ;
   always @(posedge clk)
-    at_mca_boundary_1 <= \$135 ;
+    at_mca_boundary_1 <= \$143 ;
   always @(posedge clk)
-    at_mca_boundary_2 <= \$136 ;
+    at_mca_boundary_2 <= \$144 ;
   always @(posedge clk)
-    at_mca_threshold_0 <= \$137 ;
+    at_mca_threshold_0 <= \$145 ;
   always @(posedge clk)
-    at_mca_threshold_1 <= \$138 ;
+    at_mca_threshold_1 <= \$146 ;
   always @(posedge clk)
-    at_mca_threshold_2 <= \$139 ;
+    at_mca_threshold_2 <= \$147 ;
   always @(posedge clk)
-    at_mca_threshold_3 <= \$140 ;
+    at_mca_threshold_3 <= \$148 ;
   always @(posedge clk)
-    at_counter_control <= \$141 ;
+    at_counter_control <= \$149 ;
   always @(posedge clk)
-    write_state <= \$142 ;
+    write_state <= \$150 ;
   always @(posedge clk)
-    refused <= \$143 ;
+    refused <= \$151 ;
   always @(posedge clk)
-    scratch_value <= \$144 ;
+    scratch_value <= \$152 ;
   always @(posedge clk)
-    policy <= \$145 ;
+    policy <= \$153 ;
   always @(posedge clk)
-    hold <= \$146 ;
+    hold <= \$154 ;
   always @(posedge clk)
-    starvation_limit <= \$147 ;
+    starvation_limit <= \$155 ;
   always @(posedge clk)
-    memory_latency <= \$148 ;
+    memory_latency <= \$156 ;
   always @(posedge clk)
-    link_latency <= \$149 ;
+    link_latency <= \$157 ;
   always @(posedge clk)
-    link_interval <= \$150 ;
+    link_interval <= \$158 ;
   always @(posedge clk)
-    link_fraction <= \$151 ;
+    link_fraction <= \$159 ;
   always @(posedge clk)
-    hold_timeout <= \$152 ;
+    hold_timeout <= \$160 ;
   always @(posedge clk)
-    link_header_interval <= \$153 ;
+    link_header_interval <= \$161 ;
   always @(posedge clk)
-    link_header_fraction <= \$154 ;
+    link_header_fraction <= \$162 ;
   always @(posedge clk)
-    irq_enable_plan_done <= \$155 ;
+    irq_enable_plan_done <= \$163 ;
   always @(posedge clk)
-    irq_enable_error <= \$156 ;
+    irq_enable_error <= \$164 ;
   always @(posedge clk)
-    irq_enable_command <= \$157 ;
+    irq_enable_command <= \$165 ;
   always @(posedge clk)
-    tile_state_index_slot <= \$158 ;
+    tile_state_index_slot <= \$166 ;
   always @(posedge clk)
-    fixed_threshold <= \$159 ;
+    fixed_threshold <= \$167 ;
   always @(posedge clk)
-    fixed <= \$160 ;
+    fixed <= \$168 ;
   always @(posedge clk)
-    boundaries__0 <= \$161 ;
+    boundaries__0 <= \$169 ;
   always @(posedge clk)
-    boundaries__1 <= \$162 ;
+    boundaries__1 <= \$170 ;
   always @(posedge clk)
-    boundaries__2 <= \$163 ;
+    boundaries__2 <= \$171 ;
   always @(posedge clk)
-    thresholds__0 <= \$164 ;
+    thresholds__0 <= \$172 ;
   always @(posedge clk)
-    thresholds__1 <= \$165 ;
+    thresholds__1 <= \$173 ;
   always @(posedge clk)
-    thresholds__2 <= \$166 ;
+    thresholds__2 <= \$174 ;
   always @(posedge clk)
-    thresholds__3 <= \$167 ;
+    thresholds__3 <= \$175 ;
   always @(posedge clk)
-    irq_status_plan_done <= \$168 ;
+    irq_status_plan_done <= \$176 ;
   always @(posedge clk)
-    irq_status_error <= \$169 ;
+    irq_status_error <= \$177 ;
   always @(posedge clk)
-    irq_status_command <= \$170 ;
+    irq_status_command <= \$178 ;
   always @(posedge clk)
-    irq <= \$171 ;
+    irq <= \$179 ;
   always @(posedge clk)
-    \word$152  <= \$172 ;
+    \word$152  <= \$180 ;
   always @(posedge clk)
-    is_plain <= \$173 ;
+    is_plain <= \$181 ;
   always @(posedge clk)
-    is_counter <= \$174 ;
+    is_counter <= \$182 ;
   always @(posedge clk)
-    is_state <= \$175 ;
+    is_state <= \$183 ;
   always @(posedge clk)
-    high_half <= \$176 ;
+    high_half <= \$184 ;
   always @(posedge clk)
-    address <= \$177 ;
+    address <= \$185 ;
   always @(posedge clk)
-    read_state <= \$178 ;
+    read_state <= \$186 ;
   always @(posedge clk)
-    state_index <= \$179 ;
+    state_index <= \$187 ;
   always @(posedge clk)
-    r__payload <= \$180 ;
+    r__payload <= \$188 ;
   \t3_node_axi.registers.collector  collector (
     .clear(clear),
     .clear_count(clear_count),
@@ -39534,7 +39550,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     .first_valid(first_valid),
     .reported(errors),
     .rst(rst),
-    .status(\status$155 )
+    .status(\status$156 )
   );
   \t3_node_axi.registers.counters  counters (
     .clear_marks(clear_count),
@@ -39557,8 +39573,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$10750$0 (\$112 ),
-    .\port$10768$0 (word),
+    .\port$10682$0 (\$120 ),
+    .\port$10700$0 (word),
     .refused(\refused$138 ),
     .rst(rst),
     .status(status),
@@ -39567,34 +39583,34 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$111  = \$112 ;
-    if (\$44 ) begin
-      \$111 [2:0] = 3'h0;
-      \$111 [18:3] = { 13'h0000, \address$112 [7:5] };
-      \$111 [22:19] = { 1'h0, \address$112 [4:2] };
-    end
-    if (\$45 ) begin
-      \$111 [2:0] = 3'h1;
-      \$111 [18:3] = { 11'h000, \address$112 [10:6] };
-      \$111 [22:19] = \address$112 [5:2];
-    end
-    if (\$46 ) begin
-      \$111 [2:0] = 3'h2;
-      \$111 [18:3] = { 12'h000, \address$112 [9:6] };
-      \$111 [22:19] = \address$112 [5:2];
-    end
-    if (\$47 ) begin
-      \$111 [2:0] = 3'h3;
-      \$111 [18:3] = { 2'h0, \address$112 [16:3] };
-      \$111 [22:19] = { 3'h0, \address$112 [2] };
-    end
+    \$119  = \$120 ;
     if (\$48 ) begin
-      \$111 [2:0] = 3'h4;
-      \$111 [18:3] = { 1'h0, \address$112 [18:4] };
-      \$111 [22:19] = { 2'h0, \address$112 [3:2] };
+      \$119 [2:0] = 3'h0;
+      \$119 [18:3] = { 13'h0000, \address$112 [7:5] };
+      \$119 [22:19] = { 1'h0, \address$112 [4:2] };
+    end
+    if (\$49 ) begin
+      \$119 [2:0] = 3'h1;
+      \$119 [18:3] = { 11'h000, \address$112 [10:6] };
+      \$119 [22:19] = \address$112 [5:2];
+    end
+    if (\$50 ) begin
+      \$119 [2:0] = 3'h2;
+      \$119 [18:3] = { 12'h000, \address$112 [9:6] };
+      \$119 [22:19] = \address$112 [5:2];
+    end
+    if (\$51 ) begin
+      \$119 [2:0] = 3'h3;
+      \$119 [18:3] = { 2'h0, \address$112 [16:3] };
+      \$119 [22:19] = { 3'h0, \address$112 [2] };
+    end
+    if (\$52 ) begin
+      \$119 [2:0] = 3'h4;
+      \$119 [18:3] = { 1'h0, \address$112 [18:4] };
+      \$119 [22:19] = { 2'h0, \address$112 [3:2] };
     end
     if (rst) begin
-      \$111  = 23'h000000;
+      \$119  = 23'h000000;
     end
   end
   always @* begin
@@ -39682,7 +39698,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     index = 6'h00;
-    if (\$6 ) begin
+    if (\$8 ) begin
+      index = \$10 [5:0];
+    end else if (\$9 ) begin
       casez (address[9:0])
         10'h000:
             /* empty */;
@@ -39792,162 +39810,6 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
             /* empty */;
         10'h138:
             /* empty */;
-        10'h210:
-            index = 6'h00;
-        10'h214:
-            index = 6'h00;
-        10'h218:
-            index = 6'h04;
-        10'h21c:
-            index = 6'h04;
-        10'h220:
-            index = 6'h05;
-        10'h224:
-            index = 6'h05;
-        10'h228:
-            index = 6'h06;
-        10'h22c:
-            index = 6'h06;
-        10'h230:
-            index = 6'h07;
-        10'h234:
-            index = 6'h07;
-        10'h238:
-            index = 6'h08;
-        10'h23c:
-            index = 6'h08;
-        10'h240:
-            index = 6'h09;
-        10'h244:
-            index = 6'h09;
-        10'h248:
-            index = 6'h0a;
-        10'h24c:
-            index = 6'h0a;
-        10'h250:
-            index = 6'h0b;
-        10'h254:
-            index = 6'h0b;
-        10'h258:
-            index = 6'h0c;
-        10'h25c:
-            index = 6'h0c;
-        10'h260:
-            index = 6'h0d;
-        10'h264:
-            index = 6'h0d;
-        10'h268:
-            index = 6'h0e;
-        10'h26c:
-            index = 6'h0e;
-        10'h270:
-            index = 6'h0f;
-        10'h274:
-            index = 6'h0f;
-        10'h278:
-            index = 6'h10;
-        10'h27c:
-            index = 6'h10;
-        10'h280:
-            index = 6'h11;
-        10'h284:
-            index = 6'h11;
-        10'h288:
-            index = 6'h12;
-        10'h28c:
-            index = 6'h12;
-        10'h290:
-            index = 6'h13;
-        10'h294:
-            index = 6'h13;
-        10'h298:
-            index = 6'h14;
-        10'h29c:
-            index = 6'h14;
-        10'h2a0:
-            index = 6'h15;
-        10'h2a4:
-            index = 6'h15;
-        10'h2a8:
-            index = 6'h16;
-        10'h2ac:
-            index = 6'h16;
-        10'h2b0:
-            index = 6'h17;
-        10'h2b4:
-            index = 6'h17;
-        10'h2b8:
-            index = 6'h01;
-        10'h2bc:
-            index = 6'h01;
-        10'h2c0:
-            index = 6'h18;
-        10'h2c4:
-            index = 6'h18;
-        10'h2c8:
-            index = 6'h19;
-        10'h2cc:
-            index = 6'h19;
-        10'h2d0:
-            index = 6'h1a;
-        10'h2d4:
-            index = 6'h1a;
-        10'h2d8:
-            index = 6'h1b;
-        10'h2dc:
-            index = 6'h1b;
-        10'h2e0:
-            index = 6'h1c;
-        10'h2e4:
-            index = 6'h1c;
-        10'h2e8:
-            index = 6'h1d;
-        10'h2ec:
-            index = 6'h1d;
-        10'h2f0:
-            index = 6'h1e;
-        10'h2f4:
-            index = 6'h1e;
-        10'h2f8:
-            index = 6'h1f;
-        10'h2fc:
-            index = 6'h1f;
-        10'h300:
-            index = 6'h20;
-        10'h304:
-            index = 6'h20;
-        10'h308:
-            index = 6'h21;
-        10'h30c:
-            index = 6'h21;
-        10'h310:
-            index = 6'h22;
-        10'h314:
-            index = 6'h22;
-        10'h318:
-            index = 6'h23;
-        10'h31c:
-            index = 6'h23;
-        10'h320:
-            index = 6'h24;
-        10'h324:
-            index = 6'h24;
-        10'h328:
-            index = 6'h25;
-        10'h32c:
-            index = 6'h25;
-        10'h330:
-            index = 6'h26;
-        10'h334:
-            index = 6'h26;
-        10'h338:
-            index = 6'h27;
-        10'h33c:
-            index = 6'h27;
-        10'h340:
-            index = 6'h28;
-        10'h344:
-            index = 6'h28;
         10'h348:
             index = 6'h29;
         10'h34c:
@@ -39961,11 +39823,11 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
         10'h35c:
             index = 6'h2e;
         10'h360:
-            index = 6'h03;
+            index = 6'h27;
         10'h364:
-            index = 6'h03;
+            index = 6'h27;
         10'h368:
-            index = 6'h02;
+            index = 6'h28;
       endcase
     end
   end
@@ -40009,415 +39871,335 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$113  = 1'h1;
-    if (rst) begin
-      \$113  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$114  = \address$112 ;
-    if (\$18 ) begin
-      \$114  = aw__payload;
-    end
-    if (rst) begin
-      \$114  = 20'h00000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$115  = have_address;
-    if (\$18 ) begin
-      \$115  = 1'h1;
-    end
-    casez (write_state)
-      3'h0:
-          /* empty */;
-      3'h1:
-          /* empty */;
-      3'h3:
-          /* empty */;
-      3'h2:
-          /* empty */;
-      3'h5:
-          /* empty */;
-      3'h4:
-          if (b__ready) begin
-            \$115  = 1'h0;
-          end
-    endcase
-    if (rst) begin
-      \$115  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$116  = word;
-    if (\$19 ) begin
-      \$116  = w__payload[31:0];
-    end
-    if (rst) begin
-      \$116  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$117  = strobe;
-    if (\$19 ) begin
-      \$117  = w__payload[35:32];
-    end
-    if (rst) begin
-      \$117  = 4'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$118  = have_word;
-    if (\$19 ) begin
-      \$118  = 1'h1;
-    end
-    casez (write_state)
-      3'h0:
-          /* empty */;
-      3'h1:
-          /* empty */;
-      3'h3:
-          /* empty */;
-      3'h2:
-          /* empty */;
-      3'h5:
-          /* empty */;
-      3'h4:
-          if (b__ready) begin
-            \$118  = 1'h0;
-          end
-    endcase
-    if (rst) begin
-      \$118  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$119  = \$22 ;
-    if (rst) begin
-      \$119  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$120  = 1'h0;
-    if (\$44 ) begin
-      \$120  = 1'h1;
-    end
-    if (\$45 ) begin
-      \$120  = 1'h1;
-    end
-    if (\$46 ) begin
-      \$120  = 1'h1;
-    end
-    if (\$47 ) begin
-      \$120  = 1'h1;
-    end
-    if (\$48 ) begin
-      \$120  = 1'h1;
-    end
-    if (rst) begin
-      \$120  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$121  = \$23 ;
+    \$121  = 1'h1;
     if (rst) begin
       \$121  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$122  = \$24 ;
+    \$122  = \address$112 ;
+    if (\$22 ) begin
+      \$122  = aw__payload;
+    end
     if (rst) begin
-      \$122  = 1'h0;
+      \$122  = 20'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$123  = \$25 ;
+    \$123  = have_address;
+    if (\$22 ) begin
+      \$123  = 1'h1;
+    end
+    casez (write_state)
+      3'h0:
+          /* empty */;
+      3'h1:
+          /* empty */;
+      3'h3:
+          /* empty */;
+      3'h2:
+          /* empty */;
+      3'h5:
+          /* empty */;
+      3'h4:
+          if (b__ready) begin
+            \$123  = 1'h0;
+          end
+    endcase
     if (rst) begin
       \$123  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$124  = \$26 ;
+    \$124  = word;
+    if (\$23 ) begin
+      \$124  = w__payload[31:0];
+    end
     if (rst) begin
-      \$124  = 1'h0;
+      \$124  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$125  = \$27 ;
+    \$125  = strobe;
+    if (\$23 ) begin
+      \$125  = w__payload[35:32];
+    end
     if (rst) begin
-      \$125  = 1'h0;
+      \$125  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$126  = \$28 ;
+    \$126  = have_word;
+    if (\$23 ) begin
+      \$126  = 1'h1;
+    end
+    casez (write_state)
+      3'h0:
+          /* empty */;
+      3'h1:
+          /* empty */;
+      3'h3:
+          /* empty */;
+      3'h2:
+          /* empty */;
+      3'h5:
+          /* empty */;
+      3'h4:
+          if (b__ready) begin
+            \$126  = 1'h0;
+          end
+    endcase
     if (rst) begin
       \$126  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$127  = \$29 ;
+    \$127  = \$26 ;
     if (rst) begin
       \$127  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$128  = \$30 ;
+    \$128  = 1'h0;
+    if (\$48 ) begin
+      \$128  = 1'h1;
+    end
+    if (\$49 ) begin
+      \$128  = 1'h1;
+    end
+    if (\$50 ) begin
+      \$128  = 1'h1;
+    end
+    if (\$51 ) begin
+      \$128  = 1'h1;
+    end
+    if (\$52 ) begin
+      \$128  = 1'h1;
+    end
     if (rst) begin
       \$128  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$129  = \$31 ;
+    \$129  = \$27 ;
     if (rst) begin
       \$129  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$130  = \$32 ;
+    \$130  = \$28 ;
     if (rst) begin
       \$130  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$131  = \$33 ;
+    \$131  = \$29 ;
     if (rst) begin
       \$131  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$132  = \$34 ;
+    \$132  = \$30 ;
     if (rst) begin
       \$132  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$133  = \$35 ;
+    \$133  = \$31 ;
     if (rst) begin
       \$133  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$134  = \$36 ;
+    \$134  = \$32 ;
     if (rst) begin
       \$134  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$135  = \$37 ;
+    \$135  = \$33 ;
     if (rst) begin
       \$135  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$136  = \$38 ;
+    \$136  = \$34 ;
     if (rst) begin
       \$136  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$137  = \$39 ;
+    \$137  = \$35 ;
     if (rst) begin
       \$137  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$138  = \$40 ;
+    \$138  = \$36 ;
     if (rst) begin
       \$138  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$139  = \$41 ;
+    \$139  = \$37 ;
     if (rst) begin
       \$139  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$140  = \$42 ;
+    \$140  = \$38 ;
     if (rst) begin
       \$140  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$141  = \$43 ;
+    \$141  = \$39 ;
     if (rst) begin
       \$141  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$142  = write_state;
-    casez (write_state)
-      3'h0:
-          if (\$49 ) begin
-            \$142  = 3'h1;
-          end
-      3'h1:
-          (* full_case = 32'd1 *)
-          if (\$50 ) begin
-            \$142  = 3'h2;
-          end else begin
-            \$142  = 3'h3;
-          end
-      3'h3:
-        begin
-          \$142  = 3'h4;
-          if (\$67 ) begin
-            \$142  = 3'h5;
-          end
-        end
-      3'h2:
-          if (i__ready) begin
-            \$142  = 3'h4;
-          end
-      3'h5:
-          if (control__ready) begin
-            \$142  = 3'h4;
-          end
-      3'h4:
-          if (b__ready) begin
-            \$142  = 3'h0;
-          end
-    endcase
+    \$142  = \$40 ;
     if (rst) begin
-      \$142  = 3'h0;
+      \$142  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$143  = refused;
-    casez (write_state)
-      3'h0:
-          /* empty */;
-      3'h1:
-          (* full_case = 32'd1 *)
-          if (\$50 ) begin
-          end else begin
-            \$143  = \$64 ;
-          end
-      3'h3:
-          /* empty */;
-      3'h2:
-          if (i__ready) begin
-            \$143  = \refused$138 ;
-          end
-    endcase
+    \$143  = \$41 ;
     if (rst) begin
       \$143  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$144  = scratch_value;
-    if (\$68 ) begin
-      \$144  = word;
-    end
+    \$144  = \$42 ;
     if (rst) begin
-      \$144  = 32'd0;
+      \$144  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$145  = policy;
-    if (\$69 ) begin
-      \$145  = word[1:0];
-    end
+    \$145  = \$43 ;
     if (rst) begin
-      \$145  = 2'h0;
+      \$145  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$146  = hold;
-    if (\$69 ) begin
-      \$146  = word[8];
-    end
+    \$146  = \$44 ;
     if (rst) begin
       \$146  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$147  = starvation_limit;
-    if (\$70 ) begin
-      \$147  = word[15:0];
-    end
+    \$147  = \$45 ;
     if (rst) begin
-      \$147  = 16'h0000;
+      \$147  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$148  = memory_latency;
-    if (\$71 ) begin
-      \$148  = word[15:0];
-    end
+    \$148  = \$46 ;
     if (rst) begin
-      \$148  = 16'h0000;
+      \$148  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$149  = link_latency;
+    \$149  = \$47 ;
+    if (rst) begin
+      \$149  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$150  = write_state;
+    casez (write_state)
+      3'h0:
+          if (\$53 ) begin
+            \$150  = 3'h1;
+          end
+      3'h1:
+          (* full_case = 32'd1 *)
+          if (\$54 ) begin
+            \$150  = 3'h2;
+          end else begin
+            \$150  = 3'h3;
+          end
+      3'h3:
+        begin
+          \$150  = 3'h4;
+          if (\$71 ) begin
+            \$150  = 3'h5;
+          end
+        end
+      3'h2:
+          if (i__ready) begin
+            \$150  = 3'h4;
+          end
+      3'h5:
+          if (control__ready) begin
+            \$150  = 3'h4;
+          end
+      3'h4:
+          if (b__ready) begin
+            \$150  = 3'h0;
+          end
+    endcase
+    if (rst) begin
+      \$150  = 3'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$151  = refused;
+    casez (write_state)
+      3'h0:
+          /* empty */;
+      3'h1:
+          (* full_case = 32'd1 *)
+          if (\$54 ) begin
+          end else begin
+            \$151  = \$68 ;
+          end
+      3'h3:
+          /* empty */;
+      3'h2:
+          if (i__ready) begin
+            \$151  = \refused$138 ;
+          end
+    endcase
+    if (rst) begin
+      \$151  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$152  = scratch_value;
     if (\$72 ) begin
-      \$149  = word[15:0];
-    end
-    if (rst) begin
-      \$149  = 16'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$150  = link_interval;
-    if (\$73 ) begin
-      \$150  = word[15:0];
-    end
-    if (rst) begin
-      \$150  = 16'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$151  = link_fraction;
-    if (\$73 ) begin
-      \$151  = word[31:16];
-    end
-    if (rst) begin
-      \$151  = 16'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$152  = hold_timeout;
-    if (\$74 ) begin
       \$152  = word;
     end
     if (rst) begin
@@ -40426,57 +40208,57 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$153  = link_header_interval;
+    \$153  = policy;
+    if (\$73 ) begin
+      \$153  = word[1:0];
+    end
+    if (rst) begin
+      \$153  = 2'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$154  = hold;
+    if (\$73 ) begin
+      \$154  = word[8];
+    end
+    if (rst) begin
+      \$154  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$155  = starvation_limit;
+    if (\$74 ) begin
+      \$155  = word[15:0];
+    end
+    if (rst) begin
+      \$155  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$156  = memory_latency;
     if (\$75 ) begin
-      \$153  = word[15:0];
+      \$156  = word[15:0];
     end
     if (rst) begin
-      \$153  = 16'h0000;
+      \$156  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$154  = link_header_fraction;
-    if (\$75 ) begin
-      \$154  = word[31:16];
-    end
-    if (rst) begin
-      \$154  = 16'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$155  = irq_enable_plan_done;
+    \$157  = link_latency;
     if (\$76 ) begin
-      \$155  = word[7:0];
+      \$157  = word[15:0];
     end
     if (rst) begin
-      \$155  = 8'h00;
+      \$157  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$156  = irq_enable_error;
-    if (\$76 ) begin
-      \$156  = word[8];
-    end
-    if (rst) begin
-      \$156  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$157  = irq_enable_command;
-    if (\$76 ) begin
-      \$157  = word[9];
-    end
-    if (rst) begin
-      \$157  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$158  = tile_state_index_slot;
+    \$158  = link_interval;
     if (\$77 ) begin
       \$158  = word[15:0];
     end
@@ -40486,9 +40268,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$159  = fixed_threshold;
-    if (\$78 ) begin
-      \$159  = word[15:0];
+    \$159  = link_fraction;
+    if (\$77 ) begin
+      \$159  = word[31:16];
     end
     if (rst) begin
       \$159  = 16'h0000;
@@ -40496,78 +40278,78 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$160  = fixed;
+    \$160  = hold_timeout;
     if (\$78 ) begin
-      \$160  = word[16];
+      \$160  = word;
     end
     if (rst) begin
-      \$160  = 1'h0;
+      \$160  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$161  = boundaries__0;
+    \$161  = link_header_interval;
     if (\$79 ) begin
-      \$161  = word[8:0];
+      \$161  = word[15:0];
     end
     if (rst) begin
-      \$161  = 9'h080;
+      \$161  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$162  = boundaries__1;
+    \$162  = link_header_fraction;
+    if (\$79 ) begin
+      \$162  = word[31:16];
+    end
+    if (rst) begin
+      \$162  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$163  = irq_enable_plan_done;
     if (\$80 ) begin
-      \$162  = word[8:0];
+      \$163  = word[7:0];
     end
     if (rst) begin
-      \$162  = 9'h040;
+      \$163  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$163  = boundaries__2;
+    \$164  = irq_enable_error;
+    if (\$80 ) begin
+      \$164  = word[8];
+    end
+    if (rst) begin
+      \$164  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$165  = irq_enable_command;
+    if (\$80 ) begin
+      \$165  = word[9];
+    end
+    if (rst) begin
+      \$165  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$166  = tile_state_index_slot;
     if (\$81 ) begin
-      \$163  = word[8:0];
-    end
-    if (rst) begin
-      \$163  = 9'h020;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$164  = thresholds__0;
-    if (\$82 ) begin
-      \$164  = word[15:0];
-    end
-    if (rst) begin
-      \$164  = 16'h0005;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$165  = thresholds__1;
-    if (\$83 ) begin
-      \$165  = word[15:0];
-    end
-    if (rst) begin
-      \$165  = 16'h000a;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$166  = thresholds__2;
-    if (\$84 ) begin
       \$166  = word[15:0];
     end
     if (rst) begin
-      \$166  = 16'h001e;
+      \$166  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$167  = thresholds__3;
-    if (\$85 ) begin
+    \$167  = fixed_threshold;
+    if (\$82 ) begin
       \$167  = word[15:0];
     end
     if (rst) begin
@@ -40576,383 +40358,467 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$168  = \$90 ;
+    \$168  = fixed;
+    if (\$82 ) begin
+      \$168  = word[16];
+    end
     if (rst) begin
-      \$168  = 8'h00;
+      \$168  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$169  = \$96 ;
+    \$169  = boundaries__0;
+    if (\$83 ) begin
+      \$169  = word[8:0];
+    end
     if (rst) begin
-      \$169  = 1'h0;
+      \$169  = 9'h080;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$170  = \$101 ;
+    \$170  = boundaries__1;
+    if (\$84 ) begin
+      \$170  = word[8:0];
+    end
     if (rst) begin
-      \$170  = 1'h0;
+      \$170  = 9'h040;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$171  = \$105 ;
+    \$171  = boundaries__2;
+    if (\$85 ) begin
+      \$171  = word[8:0];
+    end
     if (rst) begin
-      \$171  = 1'h0;
+      \$171  = 9'h020;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$172  = 32'd0;
-    if (\$106 ) begin
+    \$172  = thresholds__0;
+    if (\$86 ) begin
+      \$172  = word[15:0];
+    end
+    if (rst) begin
+      \$172  = 16'h0005;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$173  = thresholds__1;
+    if (\$87 ) begin
+      \$173  = word[15:0];
+    end
+    if (rst) begin
+      \$173  = 16'h000a;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$174  = thresholds__2;
+    if (\$88 ) begin
+      \$174  = word[15:0];
+    end
+    if (rst) begin
+      \$174  = 16'h001e;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$175  = thresholds__3;
+    if (\$89 ) begin
+      \$175  = word[15:0];
+    end
+    if (rst) begin
+      \$175  = 16'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$176  = \$94 ;
+    if (rst) begin
+      \$176  = 8'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$177  = \$100 ;
+    if (rst) begin
+      \$177  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$178  = \$105 ;
+    if (rst) begin
+      \$178  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$179  = \$109 ;
+    if (rst) begin
+      \$179  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    \$180  = 32'd0;
+    if (\$112 ) begin
+    end else if (\$113 ) begin
       casez (address[9:0])
         10'h000:
-            \$172  = 32'd1412646999;
+            \$180  = 32'd1412646999;
         10'h004:
           begin
-            \$172 [7:0] = 8'h00;
-            \$172 [15:8] = 8'h01;
-            \$172 [31:16] = 16'h0000;
+            \$180 [7:0] = 8'h00;
+            \$180 [15:8] = 8'h01;
+            \$180 [31:16] = 16'h0000;
           end
         10'h008:
-            \$172  = 32'd1223274348;
+            \$180  = 32'd1223274348;
         10'h00c:
           begin
-            \$172 [7:0] = 8'h08;
-            \$172 [15:8] = 8'h20;
-            \$172 [19:16] = 4'hf;
-            \$172 [20] = 1'h0;
-            \$172 [31:24] = 8'h10;
+            \$180 [7:0] = 8'h08;
+            \$180 [15:8] = 8'h20;
+            \$180 [19:16] = 4'hf;
+            \$180 [20] = 1'h0;
+            \$180 [31:24] = 8'h10;
           end
         10'h010:
           begin
-            \$172 [15:0] = 16'h03ff;
-            \$172 [31:16] = 16'h03ff;
+            \$180 [15:0] = 16'h03ff;
+            \$180 [31:16] = 16'h03ff;
           end
         10'h014:
           begin
-            \$172 [7:0] = 8'h10;
-            \$172 [15:8] = 8'h08;
-            \$172 [23:16] = 8'h04;
-            \$172 [31:24] = 8'h03;
+            \$180 [7:0] = 8'h10;
+            \$180 [15:8] = 8'h08;
+            \$180 [23:16] = 8'h04;
+            \$180 [31:24] = 8'h03;
           end
         10'h018:
           begin
-            \$172 [15:0] = 16'h0020;
-            \$172 [23:16] = 8'h08;
+            \$180 [15:0] = 16'h0020;
+            \$180 [23:16] = 8'h08;
           end
         10'h01c:
-            \$172  = 32'd65536;
+            \$180  = 32'd65536;
         10'h020:
           begin
-            \$172 [7:0] = 8'h10;
-            \$172 [15:8] = 8'h0f;
+            \$180 [7:0] = 8'h10;
+            \$180 [15:8] = 8'h0f;
           end
         10'h024:
-            \$172  = 32'd0;
+            \$180  = 32'd0;
         10'h028:
           begin
-            \$172 [15:0] = 16'h0200;
-            \$172 [31:16] = 16'h0400;
+            \$180 [15:0] = 16'h0200;
+            \$180 [31:16] = 16'h0400;
           end
         10'h02c:
-            \$172  = scratch_value;
+            \$180  = scratch_value;
         10'h030:
-            \$172  = 32'd2612222229;
+            \$180  = 32'd2612222229;
         10'h034:
           begin
-            \$172 [11:0] = 12'h000;
-            \$172 [21:12] = 10'h00f;
-            \$172 [31:22] = 10'h00f;
+            \$180 [11:0] = 12'h000;
+            \$180 [21:12] = 10'h00f;
+            \$180 [31:22] = 10'h00f;
           end
         10'h040:
           begin
-            \$172 [1:0] = policy;
-            \$172 [8] = hold;
+            \$180 [1:0] = policy;
+            \$180 [8] = hold;
           end
         10'h044:
-            \$172 [15:0] = starvation_limit;
+            \$180 [15:0] = starvation_limit;
         10'h048:
-            \$172 [15:0] = memory_latency;
+            \$180 [15:0] = memory_latency;
         10'h04c:
-            \$172 [15:0] = link_latency;
+            \$180 [15:0] = link_latency;
         10'h050:
           begin
-            \$172 [15:0] = link_interval;
-            \$172 [31:16] = link_fraction;
+            \$180 [15:0] = link_interval;
+            \$180 [31:16] = link_fraction;
           end
         10'h054:
-            \$172  = hold_timeout;
+            \$180  = hold_timeout;
         10'h058:
           begin
-            \$172 [15:0] = link_header_interval;
-            \$172 [31:16] = link_header_fraction;
+            \$180 [15:0] = link_header_interval;
+            \$180 [31:16] = link_header_fraction;
           end
         10'h060:
           begin
-            \$172 [7:0] = irq_status_plan_done;
-            \$172 [8] = irq_status_error;
-            \$172 [9] = irq_status_command;
+            \$180 [7:0] = irq_status_plan_done;
+            \$180 [8] = irq_status_error;
+            \$180 [9] = irq_status_command;
           end
         10'h064:
           begin
-            \$172 [7:0] = irq_enable_plan_done;
-            \$172 [8] = irq_enable_error;
-            \$172 [9] = irq_enable_command;
+            \$180 [7:0] = irq_enable_plan_done;
+            \$180 [8] = irq_enable_error;
+            \$180 [9] = irq_enable_command;
           end
         10'h070:
           begin
-            \$172 [0] = \status$155 [0];
-            \$172 [1] = \status$155 [1];
-            \$172 [2] = \status$155 [2];
-            \$172 [3] = \status$155 [3];
-            \$172 [4] = \status$155 [4];
-            \$172 [5] = \status$155 [5];
-            \$172 [6] = \status$155 [6];
-            \$172 [7] = \status$155 [7];
-            \$172 [8] = \status$155 [8];
-            \$172 [9] = \status$155 [9];
-            \$172 [10] = \status$155 [10];
-            \$172 [11] = \status$155 [11];
-            \$172 [12] = \status$155 [12];
-            \$172 [13] = \status$155 [13];
+            \$180 [0] = \status$156 [0];
+            \$180 [1] = \status$156 [1];
+            \$180 [2] = \status$156 [2];
+            \$180 [3] = \status$156 [3];
+            \$180 [4] = \status$156 [4];
+            \$180 [5] = \status$156 [5];
+            \$180 [6] = \status$156 [6];
+            \$180 [7] = \status$156 [7];
+            \$180 [8] = \status$156 [8];
+            \$180 [9] = \status$156 [9];
+            \$180 [10] = \status$156 [10];
+            \$180 [11] = \status$156 [11];
+            \$180 [12] = \status$156 [12];
+            \$180 [13] = \status$156 [13];
           end
         10'h074:
-            \$172  = count;
+            \$180  = count;
         10'h078:
           begin
-            \$172 [3:0] = first[3:0];
-            \$172 [31] = first_valid;
+            \$180 [3:0] = first[3:0];
+            \$180 [31] = first_valid;
           end
         10'h07c:
-            \$172  = first[35:4];
+            \$180  = first[35:4];
         10'h080:
-            \$172  = 32'd0;
+            \$180  = 32'd0;
         10'h084:
           begin
-            \$172 [15:0] = { 6'h00, first[48:39] };
-            \$172 [18:16] = { 1'h0, first[38:37] };
-            \$172 [31] = first[36];
+            \$180 [15:0] = { 6'h00, first[48:39] };
+            \$180 [18:16] = { 1'h0, first[38:37] };
+            \$180 [31] = first[36];
           end
         10'h088:
           begin
-            \$172 [15:0] = first[64:49];
-            \$172 [23:16] = { 5'h00, first[67:65] };
+            \$180 [15:0] = first[64:49];
+            \$180 [23:16] = { 5'h00, first[67:65] };
           end
         10'h090:
           begin
-            \$172 [0] = holding;
-            \$172 [10:8] = { 1'h0, holding_plan };
+            \$180 [0] = holding;
+            \$180 [10:8] = { 1'h0, holding_plan };
           end
         10'h0a0:
-            \$172 [15:0] = tile_state_index_slot;
+            \$180 [15:0] = tile_state_index_slot;
         10'h0a4:
             /* empty */;
         10'h0b0:
           begin
-            \$172 [15:0] = fixed_threshold;
-            \$172 [16] = fixed;
+            \$180 [15:0] = fixed_threshold;
+            \$180 [16] = fixed;
           end
         10'h0b4:
           begin
-            \$172 [8:0] = intensity[8:0];
-            \$172 [13:12] = intensity[10:9];
-            \$172 [14] = intensity[11];
-            \$172 [15] = intensity[12];
-            \$172 [31:16] = intensity[28:13];
+            \$180 [8:0] = intensity[8:0];
+            \$180 [13:12] = intensity[10:9];
+            \$180 [14] = intensity[11];
+            \$180 [15] = intensity[12];
+            \$180 [31:16] = intensity[28:13];
           end
         10'h0b8:
-            \$172 [8:0] = boundaries__0;
+            \$180 [8:0] = boundaries__0;
         10'h0bc:
-            \$172 [8:0] = boundaries__1;
+            \$180 [8:0] = boundaries__1;
         10'h0c0:
-            \$172 [8:0] = boundaries__2;
+            \$180 [8:0] = boundaries__2;
         10'h0c4:
-            \$172 [15:0] = thresholds__0;
+            \$180 [15:0] = thresholds__0;
         10'h0c8:
-            \$172 [15:0] = thresholds__1;
+            \$180 [15:0] = thresholds__1;
         10'h0cc:
-            \$172 [15:0] = thresholds__2;
+            \$180 [15:0] = thresholds__2;
         10'h0d0:
-            \$172 [15:0] = thresholds__3;
+            \$180 [15:0] = thresholds__3;
         10'h100:
           begin
-            \$172 [0] = status[0];
-            \$172 [1] = status[1];
-            \$172 [2] = status[2];
-            \$172 [3] = status[3];
-            \$172 [7:4] = status[7:4];
+            \$180 [0] = status[0];
+            \$180 [1] = status[1];
+            \$180 [2] = status[2];
+            \$180 [3] = status[3];
+            \$180 [7:4] = status[7:4];
           end
         10'h110:
           begin
-            \$172 [0] = status[42];
-            \$172 [1] = status[43];
-            \$172 [2] = status[44];
-            \$172 [3] = status[45];
-            \$172 [7:4] = status[49:46];
+            \$180 [0] = status[42];
+            \$180 [1] = status[43];
+            \$180 [2] = status[44];
+            \$180 [3] = status[45];
+            \$180 [7:4] = status[49:46];
           end
         10'h120:
           begin
-            \$172 [0] = status[84];
-            \$172 [1] = status[85];
-            \$172 [2] = status[86];
-            \$172 [3] = status[87];
-            \$172 [7:4] = status[91:88];
+            \$180 [0] = status[84];
+            \$180 [1] = status[85];
+            \$180 [2] = status[86];
+            \$180 [3] = status[87];
+            \$180 [7:4] = status[91:88];
           end
         10'h130:
           begin
-            \$172 [0] = status[126];
-            \$172 [1] = status[127];
-            \$172 [2] = status[128];
-            \$172 [3] = status[129];
-            \$172 [7:4] = status[133:130];
+            \$180 [0] = status[126];
+            \$180 [1] = status[127];
+            \$180 [2] = status[128];
+            \$180 [3] = status[129];
+            \$180 [7:4] = status[133:130];
           end
         10'h104:
-            \$172 [16:0] = status[24:8];
+            \$180 [16:0] = status[24:8];
         10'h114:
-            \$172 [16:0] = status[66:50];
+            \$180 [16:0] = status[66:50];
         10'h124:
-            \$172 [16:0] = status[108:92];
+            \$180 [16:0] = status[108:92];
         10'h134:
-            \$172 [16:0] = status[150:134];
+            \$180 [16:0] = status[150:134];
         10'h108:
-            \$172 [16:0] = status[41:25];
+            \$180 [16:0] = status[41:25];
         10'h118:
-            \$172 [16:0] = status[83:67];
+            \$180 [16:0] = status[83:67];
         10'h128:
-            \$172 [16:0] = status[125:109];
+            \$180 [16:0] = status[125:109];
         10'h138:
-            \$172 [16:0] = status[167:151];
+            \$180 [16:0] = status[167:151];
       endcase
     end
     if (rst) begin
-      \$172  = 32'd0;
+      \$180  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$173  = 1'h0;
-    if (\$106 ) begin
+    \$181  = 1'h0;
+    if (\$112 ) begin
+    end else if (\$113 ) begin
       casez (address[9:0])
         10'h000:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h004:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h008:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h00c:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h010:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h014:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h018:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h01c:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h020:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h024:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h028:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h02c:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h030:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h034:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h040:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h044:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h048:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h04c:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h050:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h054:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h058:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h060:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h064:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h070:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h074:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h078:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h07c:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h080:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h084:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h088:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h090:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h0a0:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h0a4:
             /* empty */;
         10'h0b0:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h0b4:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h0b8:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h0bc:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h0c0:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h0c4:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h0c8:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h0cc:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h0d0:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h100:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h110:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h120:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h130:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h104:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h114:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h124:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h134:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h108:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h118:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h128:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
         10'h138:
-            \$173  = 1'h1;
+            \$181  = 1'h1;
       endcase
     end
     if (rst) begin
-      \$173  = 1'h0;
+      \$181  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$174  = 1'h0;
-    if (\$106 ) begin
+    \$182  = 1'h0;
+    if (\$112 ) begin
+      \$182  = \$114 ;
+    end else if (\$113 ) begin
       casez (address[9:0])
         10'h000:
             /* empty */;
@@ -41062,190 +40928,35 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
             /* empty */;
         10'h138:
             /* empty */;
-        10'h210:
-            \$174  = 1'h1;
-        10'h214:
-            \$174  = 1'h1;
-        10'h218:
-            \$174  = 1'h1;
-        10'h21c:
-            \$174  = 1'h1;
-        10'h220:
-            \$174  = 1'h1;
-        10'h224:
-            \$174  = 1'h1;
-        10'h228:
-            \$174  = 1'h1;
-        10'h22c:
-            \$174  = 1'h1;
-        10'h230:
-            \$174  = 1'h1;
-        10'h234:
-            \$174  = 1'h1;
-        10'h238:
-            \$174  = 1'h1;
-        10'h23c:
-            \$174  = 1'h1;
-        10'h240:
-            \$174  = 1'h1;
-        10'h244:
-            \$174  = 1'h1;
-        10'h248:
-            \$174  = 1'h1;
-        10'h24c:
-            \$174  = 1'h1;
-        10'h250:
-            \$174  = 1'h1;
-        10'h254:
-            \$174  = 1'h1;
-        10'h258:
-            \$174  = 1'h1;
-        10'h25c:
-            \$174  = 1'h1;
-        10'h260:
-            \$174  = 1'h1;
-        10'h264:
-            \$174  = 1'h1;
-        10'h268:
-            \$174  = 1'h1;
-        10'h26c:
-            \$174  = 1'h1;
-        10'h270:
-            \$174  = 1'h1;
-        10'h274:
-            \$174  = 1'h1;
-        10'h278:
-            \$174  = 1'h1;
-        10'h27c:
-            \$174  = 1'h1;
-        10'h280:
-            \$174  = 1'h1;
-        10'h284:
-            \$174  = 1'h1;
-        10'h288:
-            \$174  = 1'h1;
-        10'h28c:
-            \$174  = 1'h1;
-        10'h290:
-            \$174  = 1'h1;
-        10'h294:
-            \$174  = 1'h1;
-        10'h298:
-            \$174  = 1'h1;
-        10'h29c:
-            \$174  = 1'h1;
-        10'h2a0:
-            \$174  = 1'h1;
-        10'h2a4:
-            \$174  = 1'h1;
-        10'h2a8:
-            \$174  = 1'h1;
-        10'h2ac:
-            \$174  = 1'h1;
-        10'h2b0:
-            \$174  = 1'h1;
-        10'h2b4:
-            \$174  = 1'h1;
-        10'h2b8:
-            \$174  = 1'h1;
-        10'h2bc:
-            \$174  = 1'h1;
-        10'h2c0:
-            \$174  = 1'h1;
-        10'h2c4:
-            \$174  = 1'h1;
-        10'h2c8:
-            \$174  = 1'h1;
-        10'h2cc:
-            \$174  = 1'h1;
-        10'h2d0:
-            \$174  = 1'h1;
-        10'h2d4:
-            \$174  = 1'h1;
-        10'h2d8:
-            \$174  = 1'h1;
-        10'h2dc:
-            \$174  = 1'h1;
-        10'h2e0:
-            \$174  = 1'h1;
-        10'h2e4:
-            \$174  = 1'h1;
-        10'h2e8:
-            \$174  = 1'h1;
-        10'h2ec:
-            \$174  = 1'h1;
-        10'h2f0:
-            \$174  = 1'h1;
-        10'h2f4:
-            \$174  = 1'h1;
-        10'h2f8:
-            \$174  = 1'h1;
-        10'h2fc:
-            \$174  = 1'h1;
-        10'h300:
-            \$174  = 1'h1;
-        10'h304:
-            \$174  = 1'h1;
-        10'h308:
-            \$174  = 1'h1;
-        10'h30c:
-            \$174  = 1'h1;
-        10'h310:
-            \$174  = 1'h1;
-        10'h314:
-            \$174  = 1'h1;
-        10'h318:
-            \$174  = 1'h1;
-        10'h31c:
-            \$174  = 1'h1;
-        10'h320:
-            \$174  = 1'h1;
-        10'h324:
-            \$174  = 1'h1;
-        10'h328:
-            \$174  = 1'h1;
-        10'h32c:
-            \$174  = 1'h1;
-        10'h330:
-            \$174  = 1'h1;
-        10'h334:
-            \$174  = 1'h1;
-        10'h338:
-            \$174  = 1'h1;
-        10'h33c:
-            \$174  = 1'h1;
-        10'h340:
-            \$174  = 1'h1;
-        10'h344:
-            \$174  = 1'h1;
         10'h348:
-            \$174  = 1'h1;
+            \$182  = 1'h1;
         10'h34c:
-            \$174  = 1'h1;
+            \$182  = 1'h1;
         10'h350:
-            \$174  = 1'h1;
+            \$182  = 1'h1;
         10'h354:
-            \$174  = 1'h1;
+            \$182  = 1'h1;
         10'h358:
-            \$174  = 1'h1;
+            \$182  = 1'h1;
         10'h35c:
-            \$174  = 1'h1;
+            \$182  = 1'h1;
         10'h360:
-            \$174  = 1'h1;
+            \$182  = 1'h1;
         10'h364:
-            \$174  = 1'h1;
+            \$182  = 1'h1;
         10'h368:
-            \$174  = 1'h1;
+            \$182  = 1'h1;
       endcase
     end
     if (rst) begin
-      \$174  = 1'h0;
+      \$182  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$175  = 1'h0;
-    if (\$106 ) begin
+    \$183  = 1'h0;
+    if (\$112 ) begin
+    end else if (\$113 ) begin
       casez (address[9:0])
         10'h000:
             /* empty */;
@@ -41312,17 +41023,19 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
         10'h0a0:
             /* empty */;
         10'h0a4:
-            \$175  = 1'h1;
+            \$183  = 1'h1;
       endcase
     end
     if (rst) begin
-      \$175  = 1'h0;
+      \$183  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$176  = high_half;
-    if (\$106 ) begin
+    \$184  = high_half;
+    if (\$112 ) begin
+      \$184  = address[2];
+    end else if (\$113 ) begin
       casez (address[9:0])
         10'h000:
             /* empty */;
@@ -41432,250 +41145,94 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
             /* empty */;
         10'h138:
             /* empty */;
-        10'h210:
-            \$176  = 1'h0;
-        10'h214:
-            \$176  = 1'h1;
-        10'h218:
-            \$176  = 1'h0;
-        10'h21c:
-            \$176  = 1'h1;
-        10'h220:
-            \$176  = 1'h0;
-        10'h224:
-            \$176  = 1'h1;
-        10'h228:
-            \$176  = 1'h0;
-        10'h22c:
-            \$176  = 1'h1;
-        10'h230:
-            \$176  = 1'h0;
-        10'h234:
-            \$176  = 1'h1;
-        10'h238:
-            \$176  = 1'h0;
-        10'h23c:
-            \$176  = 1'h1;
-        10'h240:
-            \$176  = 1'h0;
-        10'h244:
-            \$176  = 1'h1;
-        10'h248:
-            \$176  = 1'h0;
-        10'h24c:
-            \$176  = 1'h1;
-        10'h250:
-            \$176  = 1'h0;
-        10'h254:
-            \$176  = 1'h1;
-        10'h258:
-            \$176  = 1'h0;
-        10'h25c:
-            \$176  = 1'h1;
-        10'h260:
-            \$176  = 1'h0;
-        10'h264:
-            \$176  = 1'h1;
-        10'h268:
-            \$176  = 1'h0;
-        10'h26c:
-            \$176  = 1'h1;
-        10'h270:
-            \$176  = 1'h0;
-        10'h274:
-            \$176  = 1'h1;
-        10'h278:
-            \$176  = 1'h0;
-        10'h27c:
-            \$176  = 1'h1;
-        10'h280:
-            \$176  = 1'h0;
-        10'h284:
-            \$176  = 1'h1;
-        10'h288:
-            \$176  = 1'h0;
-        10'h28c:
-            \$176  = 1'h1;
-        10'h290:
-            \$176  = 1'h0;
-        10'h294:
-            \$176  = 1'h1;
-        10'h298:
-            \$176  = 1'h0;
-        10'h29c:
-            \$176  = 1'h1;
-        10'h2a0:
-            \$176  = 1'h0;
-        10'h2a4:
-            \$176  = 1'h1;
-        10'h2a8:
-            \$176  = 1'h0;
-        10'h2ac:
-            \$176  = 1'h1;
-        10'h2b0:
-            \$176  = 1'h0;
-        10'h2b4:
-            \$176  = 1'h1;
-        10'h2b8:
-            \$176  = 1'h0;
-        10'h2bc:
-            \$176  = 1'h1;
-        10'h2c0:
-            \$176  = 1'h0;
-        10'h2c4:
-            \$176  = 1'h1;
-        10'h2c8:
-            \$176  = 1'h0;
-        10'h2cc:
-            \$176  = 1'h1;
-        10'h2d0:
-            \$176  = 1'h0;
-        10'h2d4:
-            \$176  = 1'h1;
-        10'h2d8:
-            \$176  = 1'h0;
-        10'h2dc:
-            \$176  = 1'h1;
-        10'h2e0:
-            \$176  = 1'h0;
-        10'h2e4:
-            \$176  = 1'h1;
-        10'h2e8:
-            \$176  = 1'h0;
-        10'h2ec:
-            \$176  = 1'h1;
-        10'h2f0:
-            \$176  = 1'h0;
-        10'h2f4:
-            \$176  = 1'h1;
-        10'h2f8:
-            \$176  = 1'h0;
-        10'h2fc:
-            \$176  = 1'h1;
-        10'h300:
-            \$176  = 1'h0;
-        10'h304:
-            \$176  = 1'h1;
-        10'h308:
-            \$176  = 1'h0;
-        10'h30c:
-            \$176  = 1'h1;
-        10'h310:
-            \$176  = 1'h0;
-        10'h314:
-            \$176  = 1'h1;
-        10'h318:
-            \$176  = 1'h0;
-        10'h31c:
-            \$176  = 1'h1;
-        10'h320:
-            \$176  = 1'h0;
-        10'h324:
-            \$176  = 1'h1;
-        10'h328:
-            \$176  = 1'h0;
-        10'h32c:
-            \$176  = 1'h1;
-        10'h330:
-            \$176  = 1'h0;
-        10'h334:
-            \$176  = 1'h1;
-        10'h338:
-            \$176  = 1'h0;
-        10'h33c:
-            \$176  = 1'h1;
-        10'h340:
-            \$176  = 1'h0;
-        10'h344:
-            \$176  = 1'h1;
         10'h348:
-            \$176  = 1'h0;
+            \$184  = 1'h0;
         10'h34c:
-            \$176  = 1'h0;
+            \$184  = 1'h0;
         10'h350:
-            \$176  = 1'h0;
+            \$184  = 1'h0;
         10'h354:
-            \$176  = 1'h0;
+            \$184  = 1'h0;
         10'h358:
-            \$176  = 1'h0;
+            \$184  = 1'h0;
         10'h35c:
-            \$176  = 1'h0;
+            \$184  = 1'h0;
         10'h360:
-            \$176  = 1'h0;
+            \$184  = 1'h0;
         10'h364:
-            \$176  = 1'h1;
+            \$184  = 1'h1;
         10'h368:
-            \$176  = 1'h0;
+            \$184  = 1'h0;
       endcase
     end
     if (rst) begin
-      \$176  = 1'h0;
+      \$184  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$177  = address;
+    \$185  = address;
     casez (read_state)
       3'h0:
-          if (\$107 ) begin
-            \$177  = ar__payload;
+          if (\$115 ) begin
+            \$185  = ar__payload;
           end
     endcase
     if (rst) begin
-      \$177  = 20'h00000;
+      \$185  = 20'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$178  = read_state;
+    \$186  = read_state;
     casez (read_state)
       3'h0:
-          if (\$107 ) begin
-            \$178  = 3'h1;
+          if (\$115 ) begin
+            \$186  = 3'h1;
           end
       3'h1:
-          \$178  = 3'h2;
+          \$186  = 3'h2;
       3'h2:
         begin
-          \$178  = 3'h3;
+          \$186  = 3'h3;
           if (is_counter) begin
-            if (\$110 ) begin
-              \$178  = 3'h2;
+            if (\$118 ) begin
+              \$186  = 3'h2;
             end
           end
           if (is_state) begin
-            \$178  = 3'h4;
+            \$186  = 3'h4;
           end
         end
       3'h4:
           if (state_done) begin
-            \$178  = 3'h3;
+            \$186  = 3'h3;
           end
       3'h3:
           if (r__ready) begin
-            \$178  = 3'h0;
+            \$186  = 3'h0;
           end
     endcase
     if (rst) begin
-      \$178  = 3'h0;
+      \$186  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$179  = state_index;
+    \$187  = state_index;
     casez (read_state)
       3'h0:
           /* empty */;
       3'h1:
-          \$179  = tile_state_index_slot[9:0];
+          \$187  = tile_state_index_slot[9:0];
     endcase
     if (rst) begin
-      \$179  = 10'h000;
+      \$187  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
-    \$180  = r__payload;
+    \$188  = r__payload;
     casez (read_state)
       3'h0:
           /* empty */;
@@ -41683,21 +41240,21 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
           /* empty */;
       3'h2:
         begin
-          \$180 [31:0] = \word$152 ;
-          \$180 [33:32] = \$108 ;
+          \$188 [31:0] = \word$152 ;
+          \$188 [33:32] = \$116 ;
           if (is_counter) begin
-            \$180 [31:0] = \$109 ;
-            \$180 [33:32] = 2'h0;
+            \$188 [31:0] = \$117 ;
+            \$188 [33:32] = 2'h0;
           end
         end
       3'h4:
         begin
-          \$180 [31:0] = state;
-          \$180 [33:32] = 2'h0;
+          \$188 [31:0] = state;
+          \$188 [33:32] = 2'h0;
         end
     endcase
     if (rst) begin
-      \$180  = 34'h000000000;
+      \$188  = 34'h000000000;
     end
   end
   assign \error__0__payload$1  = error__0__payload;
@@ -41742,7 +41299,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign mca_threshold_2_accesses = thresholds__2;
   assign mca_threshold_3_accesses = thresholds__3;
   assign hold_timeout_cycles = hold_timeout;
-  assign i__payload = { word, \$112  };
+  assign i__payload = { word, \$120  };
   assign \error__0__payload.cause  = error__0__payload[3:0];
   assign \error__0__payload.address  = error__0__payload[35:4];
   assign \error__0__payload.tile  = error__0__payload[67:36];
@@ -41995,9 +41552,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \levels$33.overflow_high_water  = levels[39:29];
   assign \first_read__payload.stamp  = first_read__payload;
   assign \first_read__payload$37.stamp  = first_read__payload;
-  assign \i__payload.table  = \$112 [2:0];
-  assign \i__payload.entry  = \$112 [18:3];
-  assign \i__payload.word  = \$112 [22:19];
+  assign \i__payload.table  = \$120 [2:0];
+  assign \i__payload.entry  = \$120 [18:3];
+  assign \i__payload.word  = \$120 [22:19];
   assign \i__payload.data  = word;
   assign \control__payload.snapshot  = control__payload[0];
   assign \control__payload.clear  = control__payload[1];
@@ -42023,7 +41580,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \r__payload.resp  = r__payload[33:32];
   assign control__payload[1] = word[1];
   assign control__payload[0] = word[0];
-  assign \$48  = \address$112 [19];
+  assign \$52  = \address$112 [19];
 endmodule
 
 module \t3_node_axi.registers.collector (rst, error__0__valid, error__1__valid, error__2__valid, error__3__valid, error__4__valid, error__5__valid, clear_count, error__0__payload, error__2__payload, error__3__payload, error__4__payload, error__1__payload, error__5__payload, clear, status, reported, first_valid, first, count, clk
@@ -42363,12 +41920,12 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   reg [5:0] \$112 ;
   reg [5:0] \$113 ;
   reg [5:0] \$114 ;
-  reg [5:0] \$115 ;
-  reg [5:0] \$116 ;
+  reg [8:0] \$115 ;
+  reg [8:0] \$116 ;
   reg [5:0] \$117 ;
   reg [5:0] \$118 ;
   reg [5:0] \$119 ;
-  wire [6:0] \$12 ;
+  wire [9:0] \$12 ;
   reg [5:0] \$120 ;
   reg [5:0] \$121 ;
   reg [5:0] \$122 ;
@@ -42379,7 +41936,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   reg [5:0] \$127 ;
   reg [5:0] \$128 ;
   reg [5:0] \$129 ;
-  wire [23:0] \$13 ;
+  wire [9:0] \$13 ;
   reg [5:0] \$130 ;
   reg [5:0] \$131 ;
   reg [5:0] \$132 ;
@@ -42390,7 +41947,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   reg [5:0] \$137 ;
   reg [5:0] \$138 ;
   reg [5:0] \$139 ;
-  wire [30:0] \$14 ;
+  wire [9:0] \$14 ;
   reg [5:0] \$140 ;
   reg [5:0] \$141 ;
   reg [5:0] \$142 ;
@@ -42401,10 +41958,10 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   reg [5:0] \$147 ;
   reg [5:0] \$148 ;
   reg [5:0] \$149 ;
-  wire [23:0] \$15 ;
+  wire [9:0] \$15 ;
   reg [5:0] \$150 ;
-  reg [5:0] \$151 ;
-  reg [5:0] \$152 ;
+  reg [29:0] \$151 ;
+  reg [29:0] \$152 ;
   reg [5:0] \$153 ;
   reg [5:0] \$154 ;
   reg [8:0] \$155 ;
@@ -42420,12 +41977,12 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   reg [63:0] \$164 ;
   reg \$165 ;
   reg \$166 ;
-  wire [9:0] \$17 ;
-  wire [9:0] \$18 ;
-  wire [9:0] \$19 ;
+  wire [6:0] \$17 ;
+  wire [6:0] \$18 ;
+  wire [6:0] \$19 ;
   wire [24:0] \$2 ;
-  wire [9:0] \$20 ;
-  wire [9:0] \$21 ;
+  wire [6:0] \$20 ;
+  wire [6:0] \$21 ;
   wire [6:0] \$22 ;
   wire [6:0] \$23 ;
   wire [6:0] \$24 ;
@@ -42436,7 +41993,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   wire [6:0] \$29 ;
   wire [6:0] \$3 ;
   wire [6:0] \$30 ;
-  wire [6:0] \$31 ;
+  wire [9:0] \$31 ;
   wire [6:0] \$32 ;
   wire [6:0] \$33 ;
   wire [6:0] \$34 ;
@@ -42455,10 +42012,10 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   wire [6:0] \$46 ;
   wire [6:0] \$47 ;
   wire [6:0] \$48 ;
-  wire [6:0] \$49 ;
+  wire [23:0] \$49 ;
   wire \$5 ;
-  wire [6:0] \$50 ;
-  wire [6:0] \$51 ;
+  wire [30:0] \$50 ;
+  wire [23:0] \$51 ;
   wire [6:0] \$52 ;
   wire [23:0] \$53 ;
   wire [23:0] \$54 ;
@@ -42486,24 +42043,24 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   reg [5:0] \$74 ;
   reg [8:0] \$75 ;
   reg [8:0] \$76 ;
-  reg [5:0] \$77 ;
-  reg [5:0] \$78 ;
-  reg [29:0] \$79 ;
+  reg [8:0] \$77 ;
+  reg [8:0] \$78 ;
+  reg [8:0] \$79 ;
   wire \$8 ;
-  reg [29:0] \$80 ;
+  reg [8:0] \$80 ;
   reg [8:0] \$81 ;
   reg [8:0] \$82 ;
   reg [8:0] \$83 ;
   reg [8:0] \$84 ;
   reg [8:0] \$85 ;
   reg [8:0] \$86 ;
-  reg [8:0] \$87 ;
-  reg [8:0] \$88 ;
-  reg [8:0] \$89 ;
+  reg [5:0] \$87 ;
+  reg [5:0] \$88 ;
+  reg [5:0] \$89 ;
   wire \$9 ;
-  reg [8:0] \$90 ;
-  reg [8:0] \$91 ;
-  reg [8:0] \$92 ;
+  reg [5:0] \$90 ;
+  reg [5:0] \$91 ;
+  reg [5:0] \$92 ;
   reg [5:0] \$93 ;
   reg [5:0] \$94 ;
   reg [5:0] \$95 ;
@@ -42766,48 +42323,48 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   assign \$8  = latency < least;
   assign \$9  = latency > most;
   assign \$10  = running_cycles + 1'h1;
-  assign \$11  = running_errors + errors;
-  assign \$12  = running_trigger_latency_count + measured;
-  assign \$13  = measured ? latency : 24'h000000;
-  assign \$14  = running_trigger_latency_sum + \$13 ;
-  assign \$15  = measured ? latency : 24'h000000;
-  assign \$16  = running_producer_read_bytes + events[3:0];
-  assign \$17  = running_producer_write_bytes + events[7:4];
-  assign \$18  = running_remote_write_bytes + events[11:8];
-  assign \$19  = running_incoming_update_bytes + events[15:12];
-  assign \$20  = running_incoming_store_bytes + events[19:16];
-  assign \$21  = running_dma_read_bytes + events[23:20];
-  assign \$22  = running_dma_packets + events[24];
-  assign \$23  = running_commits + events[25];
-  assign \$24  = running_producer_write_stall + events[26];
-  assign \$25  = running_producer_read_stall + events[27];
-  assign \$26  = running_compute_queue_stall + events[28];
-  assign \$27  = running_communication_queue_stall + events[29];
-  assign \$28  = running_link_stall + events[30];
-  assign \$29  = running_dma_stall + events[31];
-  assign \$30  = running_tx_words + events[32];
-  assign \$31  = running_rx_words + events[33];
-  assign \$32  = running_memory_busy + events[34];
-  assign \$33  = running_forced_accesses + events[35];
-  assign \$34  = running_tiles_full + events[36];
-  assign \$35  = running_commands_fired + events[37];
-  assign \$36  = running_compute_issues + events[38];
-  assign \$37  = running_communication_issues + events[39];
-  assign \$38  = running_communication_holds + events[40];
-  assign \$39  = running_occupancy_0 + events[41];
-  assign \$40  = running_occupancy_1_4 + events[42];
-  assign \$41  = running_occupancy_5_9 + events[43];
-  assign \$42  = running_occupancy_10_14 + events[44];
-  assign \$43  = running_occupancy_15_19 + events[45];
-  assign \$44  = running_occupancy_20_29 + events[46];
-  assign \$45  = running_occupancy_30_39 + events[47];
-  assign \$46  = running_occupancy_40 + events[48];
-  assign \$47  = running_dram_activates + events[49];
-  assign \$48  = running_dram_precharges + events[50];
-  assign \$49  = running_dram_refreshes + events[51];
-  assign \$50  = running_dram_reads + events[52];
-  assign \$51  = running_dram_writes + events[53];
-  assign \$52  = running_dram_updates + events[54];
+  assign \$11  = running_producer_read_bytes + events[3:0];
+  assign \$12  = running_producer_write_bytes + events[7:4];
+  assign \$13  = running_remote_write_bytes + events[11:8];
+  assign \$14  = running_incoming_update_bytes + events[15:12];
+  assign \$15  = running_incoming_store_bytes + events[19:16];
+  assign \$16  = running_dma_read_bytes + events[23:20];
+  assign \$17  = running_dma_packets + events[24];
+  assign \$18  = running_commits + events[25];
+  assign \$19  = running_producer_write_stall + events[26];
+  assign \$20  = running_producer_read_stall + events[27];
+  assign \$21  = running_compute_queue_stall + events[28];
+  assign \$22  = running_communication_queue_stall + events[29];
+  assign \$23  = running_link_stall + events[30];
+  assign \$24  = running_dma_stall + events[31];
+  assign \$25  = running_tx_words + events[32];
+  assign \$26  = running_rx_words + events[33];
+  assign \$27  = running_memory_busy + events[34];
+  assign \$28  = running_forced_accesses + events[35];
+  assign \$29  = running_tiles_full + events[36];
+  assign \$30  = running_commands_fired + events[37];
+  assign \$31  = running_errors + errors;
+  assign \$32  = running_compute_issues + events[38];
+  assign \$33  = running_communication_issues + events[39];
+  assign \$34  = running_communication_holds + events[40];
+  assign \$35  = running_occupancy_0 + events[41];
+  assign \$36  = running_occupancy_1_4 + events[42];
+  assign \$37  = running_occupancy_5_9 + events[43];
+  assign \$38  = running_occupancy_10_14 + events[44];
+  assign \$39  = running_occupancy_15_19 + events[45];
+  assign \$40  = running_occupancy_20_29 + events[46];
+  assign \$41  = running_occupancy_30_39 + events[47];
+  assign \$42  = running_occupancy_40 + events[48];
+  assign \$43  = running_dram_activates + events[49];
+  assign \$44  = running_dram_precharges + events[50];
+  assign \$45  = running_dram_refreshes + events[51];
+  assign \$46  = running_dram_reads + events[52];
+  assign \$47  = running_dram_writes + events[53];
+  assign \$48  = running_dram_updates + events[54];
+  assign \$49  = measured ? latency : 24'h000000;
+  assign \$50  = running_trigger_latency_sum + \$49 ;
+  assign \$51  = measured ? latency : 24'h000000;
+  assign \$52  = running_trigger_latency_count + measured;
   assign \$53  = any_measured ? least : 24'h000000;
   assign \$54  = any_measured ? most : 24'h000000;
   assign \$55  = step < 6'h29;
@@ -42849,165 +42406,165 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   always @(posedge clk)
     aside_cycles <= \$74 ;
   always @(posedge clk)
-    running_errors <= \$75 ;
+    running_producer_read_bytes <= \$75 ;
   always @(posedge clk)
-    aside_errors <= \$76 ;
+    aside_producer_read_bytes <= \$76 ;
   always @(posedge clk)
-    running_trigger_latency_count <= \$77 ;
+    running_producer_write_bytes <= \$77 ;
   always @(posedge clk)
-    aside_trigger_latency_count <= \$78 ;
+    aside_producer_write_bytes <= \$78 ;
   always @(posedge clk)
-    running_trigger_latency_sum <= \$79 ;
+    running_remote_write_bytes <= \$79 ;
   always @(posedge clk)
-    aside_trigger_latency_sum <= \$80 ;
+    aside_remote_write_bytes <= \$80 ;
   always @(posedge clk)
-    running_producer_read_bytes <= \$81 ;
+    running_incoming_update_bytes <= \$81 ;
   always @(posedge clk)
-    aside_producer_read_bytes <= \$82 ;
+    aside_incoming_update_bytes <= \$82 ;
   always @(posedge clk)
-    running_producer_write_bytes <= \$83 ;
+    running_incoming_store_bytes <= \$83 ;
   always @(posedge clk)
-    aside_producer_write_bytes <= \$84 ;
+    aside_incoming_store_bytes <= \$84 ;
   always @(posedge clk)
-    running_remote_write_bytes <= \$85 ;
+    running_dma_read_bytes <= \$85 ;
   always @(posedge clk)
-    aside_remote_write_bytes <= \$86 ;
+    aside_dma_read_bytes <= \$86 ;
   always @(posedge clk)
-    running_incoming_update_bytes <= \$87 ;
+    running_dma_packets <= \$87 ;
   always @(posedge clk)
-    aside_incoming_update_bytes <= \$88 ;
+    aside_dma_packets <= \$88 ;
   always @(posedge clk)
-    running_incoming_store_bytes <= \$89 ;
+    running_commits <= \$89 ;
   always @(posedge clk)
-    aside_incoming_store_bytes <= \$90 ;
+    aside_commits <= \$90 ;
   always @(posedge clk)
-    running_dma_read_bytes <= \$91 ;
+    running_producer_write_stall <= \$91 ;
   always @(posedge clk)
-    aside_dma_read_bytes <= \$92 ;
+    aside_producer_write_stall <= \$92 ;
   always @(posedge clk)
-    running_dma_packets <= \$93 ;
+    running_producer_read_stall <= \$93 ;
   always @(posedge clk)
-    aside_dma_packets <= \$94 ;
+    aside_producer_read_stall <= \$94 ;
   always @(posedge clk)
-    running_commits <= \$95 ;
+    running_compute_queue_stall <= \$95 ;
   always @(posedge clk)
-    aside_commits <= \$96 ;
+    aside_compute_queue_stall <= \$96 ;
   always @(posedge clk)
-    running_producer_write_stall <= \$97 ;
+    running_communication_queue_stall <= \$97 ;
   always @(posedge clk)
-    aside_producer_write_stall <= \$98 ;
+    aside_communication_queue_stall <= \$98 ;
   always @(posedge clk)
-    running_producer_read_stall <= \$99 ;
+    running_link_stall <= \$99 ;
   always @(posedge clk)
-    aside_producer_read_stall <= \$100 ;
+    aside_link_stall <= \$100 ;
   always @(posedge clk)
-    running_compute_queue_stall <= \$101 ;
+    running_dma_stall <= \$101 ;
   always @(posedge clk)
-    aside_compute_queue_stall <= \$102 ;
+    aside_dma_stall <= \$102 ;
   always @(posedge clk)
-    running_communication_queue_stall <= \$103 ;
+    running_tx_words <= \$103 ;
   always @(posedge clk)
-    aside_communication_queue_stall <= \$104 ;
+    aside_tx_words <= \$104 ;
   always @(posedge clk)
-    running_link_stall <= \$105 ;
+    running_rx_words <= \$105 ;
   always @(posedge clk)
-    aside_link_stall <= \$106 ;
+    aside_rx_words <= \$106 ;
   always @(posedge clk)
-    running_dma_stall <= \$107 ;
+    running_memory_busy <= \$107 ;
   always @(posedge clk)
-    aside_dma_stall <= \$108 ;
+    aside_memory_busy <= \$108 ;
   always @(posedge clk)
-    running_tx_words <= \$109 ;
+    running_forced_accesses <= \$109 ;
   always @(posedge clk)
-    aside_tx_words <= \$110 ;
+    aside_forced_accesses <= \$110 ;
   always @(posedge clk)
-    running_rx_words <= \$111 ;
+    running_tiles_full <= \$111 ;
   always @(posedge clk)
-    aside_rx_words <= \$112 ;
+    aside_tiles_full <= \$112 ;
   always @(posedge clk)
-    running_memory_busy <= \$113 ;
+    running_commands_fired <= \$113 ;
   always @(posedge clk)
-    aside_memory_busy <= \$114 ;
+    aside_commands_fired <= \$114 ;
   always @(posedge clk)
-    running_forced_accesses <= \$115 ;
+    running_errors <= \$115 ;
   always @(posedge clk)
-    aside_forced_accesses <= \$116 ;
+    aside_errors <= \$116 ;
   always @(posedge clk)
-    running_tiles_full <= \$117 ;
+    running_compute_issues <= \$117 ;
   always @(posedge clk)
-    aside_tiles_full <= \$118 ;
+    aside_compute_issues <= \$118 ;
   always @(posedge clk)
-    running_commands_fired <= \$119 ;
+    running_communication_issues <= \$119 ;
   always @(posedge clk)
-    aside_commands_fired <= \$120 ;
+    aside_communication_issues <= \$120 ;
   always @(posedge clk)
-    running_compute_issues <= \$121 ;
+    running_communication_holds <= \$121 ;
   always @(posedge clk)
-    aside_compute_issues <= \$122 ;
+    aside_communication_holds <= \$122 ;
   always @(posedge clk)
-    running_communication_issues <= \$123 ;
+    running_occupancy_0 <= \$123 ;
   always @(posedge clk)
-    aside_communication_issues <= \$124 ;
+    aside_occupancy_0 <= \$124 ;
   always @(posedge clk)
-    running_communication_holds <= \$125 ;
+    running_occupancy_1_4 <= \$125 ;
   always @(posedge clk)
-    aside_communication_holds <= \$126 ;
+    aside_occupancy_1_4 <= \$126 ;
   always @(posedge clk)
-    running_occupancy_0 <= \$127 ;
+    running_occupancy_5_9 <= \$127 ;
   always @(posedge clk)
-    aside_occupancy_0 <= \$128 ;
+    aside_occupancy_5_9 <= \$128 ;
   always @(posedge clk)
-    running_occupancy_1_4 <= \$129 ;
+    running_occupancy_10_14 <= \$129 ;
   always @(posedge clk)
-    aside_occupancy_1_4 <= \$130 ;
+    aside_occupancy_10_14 <= \$130 ;
   always @(posedge clk)
-    running_occupancy_5_9 <= \$131 ;
+    running_occupancy_15_19 <= \$131 ;
   always @(posedge clk)
-    aside_occupancy_5_9 <= \$132 ;
+    aside_occupancy_15_19 <= \$132 ;
   always @(posedge clk)
-    running_occupancy_10_14 <= \$133 ;
+    running_occupancy_20_29 <= \$133 ;
   always @(posedge clk)
-    aside_occupancy_10_14 <= \$134 ;
+    aside_occupancy_20_29 <= \$134 ;
   always @(posedge clk)
-    running_occupancy_15_19 <= \$135 ;
+    running_occupancy_30_39 <= \$135 ;
   always @(posedge clk)
-    aside_occupancy_15_19 <= \$136 ;
+    aside_occupancy_30_39 <= \$136 ;
   always @(posedge clk)
-    running_occupancy_20_29 <= \$137 ;
+    running_occupancy_40 <= \$137 ;
   always @(posedge clk)
-    aside_occupancy_20_29 <= \$138 ;
+    aside_occupancy_40 <= \$138 ;
   always @(posedge clk)
-    running_occupancy_30_39 <= \$139 ;
+    running_dram_activates <= \$139 ;
   always @(posedge clk)
-    aside_occupancy_30_39 <= \$140 ;
+    aside_dram_activates <= \$140 ;
   always @(posedge clk)
-    running_occupancy_40 <= \$141 ;
+    running_dram_precharges <= \$141 ;
   always @(posedge clk)
-    aside_occupancy_40 <= \$142 ;
+    aside_dram_precharges <= \$142 ;
   always @(posedge clk)
-    running_dram_activates <= \$143 ;
+    running_dram_refreshes <= \$143 ;
   always @(posedge clk)
-    aside_dram_activates <= \$144 ;
+    aside_dram_refreshes <= \$144 ;
   always @(posedge clk)
-    running_dram_precharges <= \$145 ;
+    running_dram_reads <= \$145 ;
   always @(posedge clk)
-    aside_dram_precharges <= \$146 ;
+    aside_dram_reads <= \$146 ;
   always @(posedge clk)
-    running_dram_refreshes <= \$147 ;
+    running_dram_writes <= \$147 ;
   always @(posedge clk)
-    aside_dram_refreshes <= \$148 ;
+    aside_dram_writes <= \$148 ;
   always @(posedge clk)
-    running_dram_reads <= \$149 ;
+    running_dram_updates <= \$149 ;
   always @(posedge clk)
-    aside_dram_reads <= \$150 ;
+    aside_dram_updates <= \$150 ;
   always @(posedge clk)
-    running_dram_writes <= \$151 ;
+    running_trigger_latency_sum <= \$151 ;
   always @(posedge clk)
-    aside_dram_writes <= \$152 ;
+    aside_trigger_latency_sum <= \$152 ;
   always @(posedge clk)
-    running_dram_updates <= \$153 ;
+    running_trigger_latency_count <= \$153 ;
   always @(posedge clk)
-    aside_dram_updates <= \$154 ;
+    aside_trigger_latency_count <= \$154 ;
   always @(posedge clk)
     aside_tracker_occupancy <= \$155 ;
   always @(posedge clk)
@@ -43159,7 +42716,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
     \$75  = \$11 [8:0];
     if (last) begin
-      \$75  = { 6'h00, errors };
+      \$75  = { 5'h00, events[3:0] };
     end
     if (rst) begin
       \$75  = 9'h000;
@@ -43167,9 +42724,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$76  = aside_errors;
+    \$76  = aside_producer_read_bytes;
     if (last) begin
-      \$76  = running_errors;
+      \$76  = running_producer_read_bytes;
     end
     if (rst) begin
       \$76  = 9'h000;
@@ -43177,49 +42734,49 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$77  = \$12 [5:0];
+    \$77  = \$12 [8:0];
     if (last) begin
-      \$77  = { 5'h00, measured };
+      \$77  = { 5'h00, events[7:4] };
     end
     if (rst) begin
-      \$77  = 6'h00;
+      \$77  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$78  = aside_trigger_latency_count;
+    \$78  = aside_producer_write_bytes;
     if (last) begin
-      \$78  = running_trigger_latency_count;
+      \$78  = running_producer_write_bytes;
     end
     if (rst) begin
-      \$78  = 6'h00;
+      \$78  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$79  = \$14 [29:0];
+    \$79  = \$13 [8:0];
     if (last) begin
-      \$79  = { 6'h00, \$15  };
+      \$79  = { 5'h00, events[11:8] };
     end
     if (rst) begin
-      \$79  = 30'h00000000;
+      \$79  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$80  = aside_trigger_latency_sum;
+    \$80  = aside_remote_write_bytes;
     if (last) begin
-      \$80  = running_trigger_latency_sum;
+      \$80  = running_remote_write_bytes;
     end
     if (rst) begin
-      \$80  = 30'h00000000;
+      \$80  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$81  = \$16 [8:0];
+    \$81  = \$14 [8:0];
     if (last) begin
-      \$81  = { 5'h00, events[3:0] };
+      \$81  = { 5'h00, events[15:12] };
     end
     if (rst) begin
       \$81  = 9'h000;
@@ -43227,9 +42784,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$82  = aside_producer_read_bytes;
+    \$82  = aside_incoming_update_bytes;
     if (last) begin
-      \$82  = running_producer_read_bytes;
+      \$82  = running_incoming_update_bytes;
     end
     if (rst) begin
       \$82  = 9'h000;
@@ -43237,9 +42794,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$83  = \$17 [8:0];
+    \$83  = \$15 [8:0];
     if (last) begin
-      \$83  = { 5'h00, events[7:4] };
+      \$83  = { 5'h00, events[19:16] };
     end
     if (rst) begin
       \$83  = 9'h000;
@@ -43247,9 +42804,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$84  = aside_producer_write_bytes;
+    \$84  = aside_incoming_store_bytes;
     if (last) begin
-      \$84  = running_producer_write_bytes;
+      \$84  = running_incoming_store_bytes;
     end
     if (rst) begin
       \$84  = 9'h000;
@@ -43257,9 +42814,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$85  = \$18 [8:0];
+    \$85  = \$16 [8:0];
     if (last) begin
-      \$85  = { 5'h00, events[11:8] };
+      \$85  = { 5'h00, events[23:20] };
     end
     if (rst) begin
       \$85  = 9'h000;
@@ -43267,9 +42824,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$86  = aside_remote_write_bytes;
+    \$86  = aside_dma_read_bytes;
     if (last) begin
-      \$86  = running_remote_write_bytes;
+      \$86  = running_dma_read_bytes;
     end
     if (rst) begin
       \$86  = 9'h000;
@@ -43277,69 +42834,69 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$87  = \$19 [8:0];
+    \$87  = \$17 [5:0];
     if (last) begin
-      \$87  = { 5'h00, events[15:12] };
+      \$87  = { 5'h00, events[24] };
     end
     if (rst) begin
-      \$87  = 9'h000;
+      \$87  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$88  = aside_incoming_update_bytes;
+    \$88  = aside_dma_packets;
     if (last) begin
-      \$88  = running_incoming_update_bytes;
+      \$88  = running_dma_packets;
     end
     if (rst) begin
-      \$88  = 9'h000;
+      \$88  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$89  = \$20 [8:0];
+    \$89  = \$18 [5:0];
     if (last) begin
-      \$89  = { 5'h00, events[19:16] };
+      \$89  = { 5'h00, events[25] };
     end
     if (rst) begin
-      \$89  = 9'h000;
+      \$89  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$90  = aside_incoming_store_bytes;
+    \$90  = aside_commits;
     if (last) begin
-      \$90  = running_incoming_store_bytes;
+      \$90  = running_commits;
     end
     if (rst) begin
-      \$90  = 9'h000;
+      \$90  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$91  = \$21 [8:0];
+    \$91  = \$19 [5:0];
     if (last) begin
-      \$91  = { 5'h00, events[23:20] };
+      \$91  = { 5'h00, events[26] };
     end
     if (rst) begin
-      \$91  = 9'h000;
+      \$91  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$92  = aside_dma_read_bytes;
+    \$92  = aside_producer_write_stall;
     if (last) begin
-      \$92  = running_dma_read_bytes;
+      \$92  = running_producer_write_stall;
     end
     if (rst) begin
-      \$92  = 9'h000;
+      \$92  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$93  = \$22 [5:0];
+    \$93  = \$20 [5:0];
     if (last) begin
-      \$93  = { 5'h00, events[24] };
+      \$93  = { 5'h00, events[27] };
     end
     if (rst) begin
       \$93  = 6'h00;
@@ -43347,9 +42904,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$94  = aside_dma_packets;
+    \$94  = aside_producer_read_stall;
     if (last) begin
-      \$94  = running_dma_packets;
+      \$94  = running_producer_read_stall;
     end
     if (rst) begin
       \$94  = 6'h00;
@@ -43357,9 +42914,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$95  = \$23 [5:0];
+    \$95  = \$21 [5:0];
     if (last) begin
-      \$95  = { 5'h00, events[25] };
+      \$95  = { 5'h00, events[28] };
     end
     if (rst) begin
       \$95  = 6'h00;
@@ -43367,9 +42924,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$96  = aside_commits;
+    \$96  = aside_compute_queue_stall;
     if (last) begin
-      \$96  = running_commits;
+      \$96  = running_compute_queue_stall;
     end
     if (rst) begin
       \$96  = 6'h00;
@@ -43377,9 +42934,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$97  = \$24 [5:0];
+    \$97  = \$22 [5:0];
     if (last) begin
-      \$97  = { 5'h00, events[26] };
+      \$97  = { 5'h00, events[29] };
     end
     if (rst) begin
       \$97  = 6'h00;
@@ -43387,9 +42944,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$98  = aside_producer_write_stall;
+    \$98  = aside_communication_queue_stall;
     if (last) begin
-      \$98  = running_producer_write_stall;
+      \$98  = running_communication_queue_stall;
     end
     if (rst) begin
       \$98  = 6'h00;
@@ -43397,9 +42954,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$99  = \$25 [5:0];
+    \$99  = \$23 [5:0];
     if (last) begin
-      \$99  = { 5'h00, events[27] };
+      \$99  = { 5'h00, events[30] };
     end
     if (rst) begin
       \$99  = 6'h00;
@@ -43407,9 +42964,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$100  = aside_producer_read_stall;
+    \$100  = aside_link_stall;
     if (last) begin
-      \$100  = running_producer_read_stall;
+      \$100  = running_link_stall;
     end
     if (rst) begin
       \$100  = 6'h00;
@@ -43417,9 +42974,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$101  = \$26 [5:0];
+    \$101  = \$24 [5:0];
     if (last) begin
-      \$101  = { 5'h00, events[28] };
+      \$101  = { 5'h00, events[31] };
     end
     if (rst) begin
       \$101  = 6'h00;
@@ -43427,9 +42984,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$102  = aside_compute_queue_stall;
+    \$102  = aside_dma_stall;
     if (last) begin
-      \$102  = running_compute_queue_stall;
+      \$102  = running_dma_stall;
     end
     if (rst) begin
       \$102  = 6'h00;
@@ -43437,9 +42994,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$103  = \$27 [5:0];
+    \$103  = \$25 [5:0];
     if (last) begin
-      \$103  = { 5'h00, events[29] };
+      \$103  = { 5'h00, events[32] };
     end
     if (rst) begin
       \$103  = 6'h00;
@@ -43447,9 +43004,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$104  = aside_communication_queue_stall;
+    \$104  = aside_tx_words;
     if (last) begin
-      \$104  = running_communication_queue_stall;
+      \$104  = running_tx_words;
     end
     if (rst) begin
       \$104  = 6'h00;
@@ -43457,9 +43014,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$105  = \$28 [5:0];
+    \$105  = \$26 [5:0];
     if (last) begin
-      \$105  = { 5'h00, events[30] };
+      \$105  = { 5'h00, events[33] };
     end
     if (rst) begin
       \$105  = 6'h00;
@@ -43467,9 +43024,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$106  = aside_link_stall;
+    \$106  = aside_rx_words;
     if (last) begin
-      \$106  = running_link_stall;
+      \$106  = running_rx_words;
     end
     if (rst) begin
       \$106  = 6'h00;
@@ -43477,9 +43034,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$107  = \$29 [5:0];
+    \$107  = \$27 [5:0];
     if (last) begin
-      \$107  = { 5'h00, events[31] };
+      \$107  = { 5'h00, events[34] };
     end
     if (rst) begin
       \$107  = 6'h00;
@@ -43487,9 +43044,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$108  = aside_dma_stall;
+    \$108  = aside_memory_busy;
     if (last) begin
-      \$108  = running_dma_stall;
+      \$108  = running_memory_busy;
     end
     if (rst) begin
       \$108  = 6'h00;
@@ -43497,9 +43054,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$109  = \$30 [5:0];
+    \$109  = \$28 [5:0];
     if (last) begin
-      \$109  = { 5'h00, events[32] };
+      \$109  = { 5'h00, events[35] };
     end
     if (rst) begin
       \$109  = 6'h00;
@@ -43507,9 +43064,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$110  = aside_tx_words;
+    \$110  = aside_forced_accesses;
     if (last) begin
-      \$110  = running_tx_words;
+      \$110  = running_forced_accesses;
     end
     if (rst) begin
       \$110  = 6'h00;
@@ -43517,9 +43074,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$111  = \$31 [5:0];
+    \$111  = \$29 [5:0];
     if (last) begin
-      \$111  = { 5'h00, events[33] };
+      \$111  = { 5'h00, events[36] };
     end
     if (rst) begin
       \$111  = 6'h00;
@@ -43527,9 +43084,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$112  = aside_rx_words;
+    \$112  = aside_tiles_full;
     if (last) begin
-      \$112  = running_rx_words;
+      \$112  = running_tiles_full;
     end
     if (rst) begin
       \$112  = 6'h00;
@@ -43537,9 +43094,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$113  = \$32 [5:0];
+    \$113  = \$30 [5:0];
     if (last) begin
-      \$113  = { 5'h00, events[34] };
+      \$113  = { 5'h00, events[37] };
     end
     if (rst) begin
       \$113  = 6'h00;
@@ -43547,9 +43104,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$114  = aside_memory_busy;
+    \$114  = aside_commands_fired;
     if (last) begin
-      \$114  = running_memory_busy;
+      \$114  = running_commands_fired;
     end
     if (rst) begin
       \$114  = 6'h00;
@@ -43557,29 +43114,29 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$115  = \$33 [5:0];
+    \$115  = \$31 [8:0];
     if (last) begin
-      \$115  = { 5'h00, events[35] };
+      \$115  = { 6'h00, errors };
     end
     if (rst) begin
-      \$115  = 6'h00;
+      \$115  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$116  = aside_forced_accesses;
+    \$116  = aside_errors;
     if (last) begin
-      \$116  = running_forced_accesses;
+      \$116  = running_errors;
     end
     if (rst) begin
-      \$116  = 6'h00;
+      \$116  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$117  = \$34 [5:0];
+    \$117  = \$32 [5:0];
     if (last) begin
-      \$117  = { 5'h00, events[36] };
+      \$117  = { 5'h00, events[38] };
     end
     if (rst) begin
       \$117  = 6'h00;
@@ -43587,9 +43144,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$118  = aside_tiles_full;
+    \$118  = aside_compute_issues;
     if (last) begin
-      \$118  = running_tiles_full;
+      \$118  = running_compute_issues;
     end
     if (rst) begin
       \$118  = 6'h00;
@@ -43597,9 +43154,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$119  = \$35 [5:0];
+    \$119  = \$33 [5:0];
     if (last) begin
-      \$119  = { 5'h00, events[37] };
+      \$119  = { 5'h00, events[39] };
     end
     if (rst) begin
       \$119  = 6'h00;
@@ -43607,9 +43164,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$120  = aside_commands_fired;
+    \$120  = aside_communication_issues;
     if (last) begin
-      \$120  = running_commands_fired;
+      \$120  = running_communication_issues;
     end
     if (rst) begin
       \$120  = 6'h00;
@@ -43617,9 +43174,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$121  = \$36 [5:0];
+    \$121  = \$34 [5:0];
     if (last) begin
-      \$121  = { 5'h00, events[38] };
+      \$121  = { 5'h00, events[40] };
     end
     if (rst) begin
       \$121  = 6'h00;
@@ -43627,9 +43184,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$122  = aside_compute_issues;
+    \$122  = aside_communication_holds;
     if (last) begin
-      \$122  = running_compute_issues;
+      \$122  = running_communication_holds;
     end
     if (rst) begin
       \$122  = 6'h00;
@@ -43637,9 +43194,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$123  = \$37 [5:0];
+    \$123  = \$35 [5:0];
     if (last) begin
-      \$123  = { 5'h00, events[39] };
+      \$123  = { 5'h00, events[41] };
     end
     if (rst) begin
       \$123  = 6'h00;
@@ -43647,9 +43204,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$124  = aside_communication_issues;
+    \$124  = aside_occupancy_0;
     if (last) begin
-      \$124  = running_communication_issues;
+      \$124  = running_occupancy_0;
     end
     if (rst) begin
       \$124  = 6'h00;
@@ -43657,9 +43214,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$125  = \$38 [5:0];
+    \$125  = \$36 [5:0];
     if (last) begin
-      \$125  = { 5'h00, events[40] };
+      \$125  = { 5'h00, events[42] };
     end
     if (rst) begin
       \$125  = 6'h00;
@@ -43667,9 +43224,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$126  = aside_communication_holds;
+    \$126  = aside_occupancy_1_4;
     if (last) begin
-      \$126  = running_communication_holds;
+      \$126  = running_occupancy_1_4;
     end
     if (rst) begin
       \$126  = 6'h00;
@@ -43677,9 +43234,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$127  = \$39 [5:0];
+    \$127  = \$37 [5:0];
     if (last) begin
-      \$127  = { 5'h00, events[41] };
+      \$127  = { 5'h00, events[43] };
     end
     if (rst) begin
       \$127  = 6'h00;
@@ -43687,9 +43244,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$128  = aside_occupancy_0;
+    \$128  = aside_occupancy_5_9;
     if (last) begin
-      \$128  = running_occupancy_0;
+      \$128  = running_occupancy_5_9;
     end
     if (rst) begin
       \$128  = 6'h00;
@@ -43697,9 +43254,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$129  = \$40 [5:0];
+    \$129  = \$38 [5:0];
     if (last) begin
-      \$129  = { 5'h00, events[42] };
+      \$129  = { 5'h00, events[44] };
     end
     if (rst) begin
       \$129  = 6'h00;
@@ -43707,9 +43264,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$130  = aside_occupancy_1_4;
+    \$130  = aside_occupancy_10_14;
     if (last) begin
-      \$130  = running_occupancy_1_4;
+      \$130  = running_occupancy_10_14;
     end
     if (rst) begin
       \$130  = 6'h00;
@@ -43717,9 +43274,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$131  = \$41 [5:0];
+    \$131  = \$39 [5:0];
     if (last) begin
-      \$131  = { 5'h00, events[43] };
+      \$131  = { 5'h00, events[45] };
     end
     if (rst) begin
       \$131  = 6'h00;
@@ -43727,9 +43284,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$132  = aside_occupancy_5_9;
+    \$132  = aside_occupancy_15_19;
     if (last) begin
-      \$132  = running_occupancy_5_9;
+      \$132  = running_occupancy_15_19;
     end
     if (rst) begin
       \$132  = 6'h00;
@@ -43737,9 +43294,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$133  = \$42 [5:0];
+    \$133  = \$40 [5:0];
     if (last) begin
-      \$133  = { 5'h00, events[44] };
+      \$133  = { 5'h00, events[46] };
     end
     if (rst) begin
       \$133  = 6'h00;
@@ -43747,9 +43304,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$134  = aside_occupancy_10_14;
+    \$134  = aside_occupancy_20_29;
     if (last) begin
-      \$134  = running_occupancy_10_14;
+      \$134  = running_occupancy_20_29;
     end
     if (rst) begin
       \$134  = 6'h00;
@@ -43757,9 +43314,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$135  = \$43 [5:0];
+    \$135  = \$41 [5:0];
     if (last) begin
-      \$135  = { 5'h00, events[45] };
+      \$135  = { 5'h00, events[47] };
     end
     if (rst) begin
       \$135  = 6'h00;
@@ -43767,9 +43324,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$136  = aside_occupancy_15_19;
+    \$136  = aside_occupancy_30_39;
     if (last) begin
-      \$136  = running_occupancy_15_19;
+      \$136  = running_occupancy_30_39;
     end
     if (rst) begin
       \$136  = 6'h00;
@@ -43777,9 +43334,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$137  = \$44 [5:0];
+    \$137  = \$42 [5:0];
     if (last) begin
-      \$137  = { 5'h00, events[46] };
+      \$137  = { 5'h00, events[48] };
     end
     if (rst) begin
       \$137  = 6'h00;
@@ -43787,9 +43344,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$138  = aside_occupancy_20_29;
+    \$138  = aside_occupancy_40;
     if (last) begin
-      \$138  = running_occupancy_20_29;
+      \$138  = running_occupancy_40;
     end
     if (rst) begin
       \$138  = 6'h00;
@@ -43797,9 +43354,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$139  = \$45 [5:0];
+    \$139  = \$43 [5:0];
     if (last) begin
-      \$139  = { 5'h00, events[47] };
+      \$139  = { 5'h00, events[49] };
     end
     if (rst) begin
       \$139  = 6'h00;
@@ -43807,9 +43364,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$140  = aside_occupancy_30_39;
+    \$140  = aside_dram_activates;
     if (last) begin
-      \$140  = running_occupancy_30_39;
+      \$140  = running_dram_activates;
     end
     if (rst) begin
       \$140  = 6'h00;
@@ -43817,9 +43374,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$141  = \$46 [5:0];
+    \$141  = \$44 [5:0];
     if (last) begin
-      \$141  = { 5'h00, events[48] };
+      \$141  = { 5'h00, events[50] };
     end
     if (rst) begin
       \$141  = 6'h00;
@@ -43827,9 +43384,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$142  = aside_occupancy_40;
+    \$142  = aside_dram_precharges;
     if (last) begin
-      \$142  = running_occupancy_40;
+      \$142  = running_dram_precharges;
     end
     if (rst) begin
       \$142  = 6'h00;
@@ -43837,9 +43394,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$143  = \$47 [5:0];
+    \$143  = \$45 [5:0];
     if (last) begin
-      \$143  = { 5'h00, events[49] };
+      \$143  = { 5'h00, events[51] };
     end
     if (rst) begin
       \$143  = 6'h00;
@@ -43847,9 +43404,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$144  = aside_dram_activates;
+    \$144  = aside_dram_refreshes;
     if (last) begin
-      \$144  = running_dram_activates;
+      \$144  = running_dram_refreshes;
     end
     if (rst) begin
       \$144  = 6'h00;
@@ -43857,9 +43414,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$145  = \$48 [5:0];
+    \$145  = \$46 [5:0];
     if (last) begin
-      \$145  = { 5'h00, events[50] };
+      \$145  = { 5'h00, events[52] };
     end
     if (rst) begin
       \$145  = 6'h00;
@@ -43867,9 +43424,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$146  = aside_dram_precharges;
+    \$146  = aside_dram_reads;
     if (last) begin
-      \$146  = running_dram_precharges;
+      \$146  = running_dram_reads;
     end
     if (rst) begin
       \$146  = 6'h00;
@@ -43877,9 +43434,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$147  = \$49 [5:0];
+    \$147  = \$47 [5:0];
     if (last) begin
-      \$147  = { 5'h00, events[51] };
+      \$147  = { 5'h00, events[53] };
     end
     if (rst) begin
       \$147  = 6'h00;
@@ -43887,9 +43444,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$148  = aside_dram_refreshes;
+    \$148  = aside_dram_writes;
     if (last) begin
-      \$148  = running_dram_refreshes;
+      \$148  = running_dram_writes;
     end
     if (rst) begin
       \$148  = 6'h00;
@@ -43897,9 +43454,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$149  = \$50 [5:0];
+    \$149  = \$48 [5:0];
     if (last) begin
-      \$149  = { 5'h00, events[52] };
+      \$149  = { 5'h00, events[54] };
     end
     if (rst) begin
       \$149  = 6'h00;
@@ -43907,9 +43464,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$150  = aside_dram_reads;
+    \$150  = aside_dram_updates;
     if (last) begin
-      \$150  = running_dram_reads;
+      \$150  = running_dram_updates;
     end
     if (rst) begin
       \$150  = 6'h00;
@@ -43917,29 +43474,29 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$151  = \$51 [5:0];
+    \$151  = \$50 [29:0];
     if (last) begin
-      \$151  = { 5'h00, events[53] };
+      \$151  = { 6'h00, \$51  };
     end
     if (rst) begin
-      \$151  = 6'h00;
+      \$151  = 30'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$152  = aside_dram_writes;
+    \$152  = aside_trigger_latency_sum;
     if (last) begin
-      \$152  = running_dram_writes;
+      \$152  = running_trigger_latency_sum;
     end
     if (rst) begin
-      \$152  = 6'h00;
+      \$152  = 30'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
     \$153  = \$52 [5:0];
     if (last) begin
-      \$153  = { 5'h00, events[54] };
+      \$153  = { 5'h00, measured };
     end
     if (rst) begin
       \$153  = 6'h00;
@@ -43947,9 +43504,9 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$154  = aside_dram_updates;
+    \$154  = aside_trigger_latency_count;
     if (last) begin
-      \$154  = running_dram_updates;
+      \$154  = running_trigger_latency_count;
     end
     if (rst) begin
       \$154  = 6'h00;
@@ -44022,85 +43579,85 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
       6'h00:
           \$161  = { 24'h000000, aside_cycles };
       6'h01:
-          \$161  = { 21'h000000, aside_errors };
-      6'h02:
-          \$161  = { 24'h000000, aside_trigger_latency_count };
-      6'h03:
-          \$161  = aside_trigger_latency_sum;
-      6'h04:
           \$161  = { 21'h000000, aside_producer_read_bytes };
-      6'h05:
+      6'h02:
           \$161  = { 21'h000000, aside_producer_write_bytes };
-      6'h06:
+      6'h03:
           \$161  = { 21'h000000, aside_remote_write_bytes };
-      6'h07:
+      6'h04:
           \$161  = { 21'h000000, aside_incoming_update_bytes };
-      6'h08:
+      6'h05:
           \$161  = { 21'h000000, aside_incoming_store_bytes };
-      6'h09:
+      6'h06:
           \$161  = { 21'h000000, aside_dma_read_bytes };
-      6'h0a:
+      6'h07:
           \$161  = { 24'h000000, aside_dma_packets };
-      6'h0b:
+      6'h08:
           \$161  = { 24'h000000, aside_commits };
-      6'h0c:
+      6'h09:
           \$161  = { 24'h000000, aside_producer_write_stall };
-      6'h0d:
+      6'h0a:
           \$161  = { 24'h000000, aside_producer_read_stall };
-      6'h0e:
+      6'h0b:
           \$161  = { 24'h000000, aside_compute_queue_stall };
-      6'h0f:
+      6'h0c:
           \$161  = { 24'h000000, aside_communication_queue_stall };
-      6'h10:
+      6'h0d:
           \$161  = { 24'h000000, aside_link_stall };
-      6'h11:
+      6'h0e:
           \$161  = { 24'h000000, aside_dma_stall };
-      6'h12:
+      6'h0f:
           \$161  = { 24'h000000, aside_tx_words };
-      6'h13:
+      6'h10:
           \$161  = { 24'h000000, aside_rx_words };
-      6'h14:
+      6'h11:
           \$161  = { 24'h000000, aside_memory_busy };
-      6'h15:
+      6'h12:
           \$161  = { 24'h000000, aside_forced_accesses };
-      6'h16:
+      6'h13:
           \$161  = { 24'h000000, aside_tiles_full };
-      6'h17:
+      6'h14:
           \$161  = { 24'h000000, aside_commands_fired };
-      6'h18:
+      6'h15:
+          \$161  = { 21'h000000, aside_errors };
+      6'h16:
           \$161  = { 24'h000000, aside_compute_issues };
-      6'h19:
+      6'h17:
           \$161  = { 24'h000000, aside_communication_issues };
-      6'h1a:
+      6'h18:
           \$161  = { 24'h000000, aside_communication_holds };
-      6'h1b:
+      6'h19:
           \$161  = { 24'h000000, aside_occupancy_0 };
-      6'h1c:
+      6'h1a:
           \$161  = { 24'h000000, aside_occupancy_1_4 };
-      6'h1d:
+      6'h1b:
           \$161  = { 24'h000000, aside_occupancy_5_9 };
-      6'h1e:
+      6'h1c:
           \$161  = { 24'h000000, aside_occupancy_10_14 };
-      6'h1f:
+      6'h1d:
           \$161  = { 24'h000000, aside_occupancy_15_19 };
-      6'h20:
+      6'h1e:
           \$161  = { 24'h000000, aside_occupancy_20_29 };
-      6'h21:
+      6'h1f:
           \$161  = { 24'h000000, aside_occupancy_30_39 };
-      6'h22:
+      6'h20:
           \$161  = { 24'h000000, aside_occupancy_40 };
-      6'h23:
+      6'h21:
           \$161  = { 24'h000000, aside_dram_activates };
-      6'h24:
+      6'h22:
           \$161  = { 24'h000000, aside_dram_precharges };
-      6'h25:
+      6'h23:
           \$161  = { 24'h000000, aside_dram_refreshes };
-      6'h26:
+      6'h24:
           \$161  = { 24'h000000, aside_dram_reads };
-      6'h27:
+      6'h25:
           \$161  = { 24'h000000, aside_dram_writes };
-      6'h28:
+      6'h26:
           \$161  = { 24'h000000, aside_dram_updates };
+      6'h27:
+          \$161  = aside_trigger_latency_sum;
+      6'h28:
+          \$161  = { 24'h000000, aside_trigger_latency_count };
       6'h29:
           \$161  = { 21'h000000, aside_tracker_occupancy };
       6'h2a:
@@ -44233,7 +43790,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   assign \writing.round.clear  = writing[11];
 endmodule
 
-module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \port$10768$0 , refused, table__valid, table__payload, i__ready, clk);
+module \t3_node_axi.registers.guard (rst, status, \port$10682$0 , i__valid, \port$10700$0 , refused, table__valid, table__payload, i__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$64 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$64 <= 1'b0;
   wire \$1 ;
@@ -44899,10 +44456,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
   reg [3:0] owner_of_route_7 = 4'h0;
   wire [2:0] \owner_of_route_7.plan ;
   wire \owner_of_route_7.used ;
-  input [22:0] \port$10750$0 ;
-  wire [22:0] \port$10750$0 ;
-  input [31:0] \port$10768$0 ;
-  wire [31:0] \port$10768$0 ;
+  input [22:0] \port$10682$0 ;
+  wire [22:0] \port$10682$0 ;
+  input [31:0] \port$10700$0 ;
+  wire [31:0] \port$10700$0 ;
   output refused;
   reg refused = 1'h0;
   input rst;
@@ -45001,357 +44558,357 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
   assign \$3  = status[84] | status[87];
   assign \$4  = status[126] | status[129];
   assign \$7  = busy >> other_number;
-  assign \$8  = other_number != \port$10750$0 [18:3];
+  assign \$8  = other_number != \port$10682$0 [18:3];
   assign \$9  = \$7  & \$8 ;
-  assign \$10  = \port$10750$0 [2:0] == 3'h4;
+  assign \$10  = \port$10682$0 [2:0] == 3'h4;
   assign \$11  = \$10  ? owned_0[9:0] : owned_0[30:21];
-  assign \$12  = \port$10750$0 [18:3] - \$11 ;
-  assign \$13  = \port$10750$0 [2:0] == 3'h4;
+  assign \$12  = \port$10682$0 [18:3] - \$11 ;
+  assign \$13  = \port$10682$0 [2:0] == 3'h4;
   assign \$14  = \$13  ? owned_0[20:10] : owned_0[41:31];
-  assign \$15  = \port$10750$0 [2:0] == 3'h4;
+  assign \$15  = \port$10682$0 [2:0] == 3'h4;
   assign \$16  = \$15  ? owned_1[9:0] : owned_1[30:21];
-  assign \$17  = \port$10750$0 [18:3] - \$16 ;
-  assign \$18  = \port$10750$0 [2:0] == 3'h4;
+  assign \$17  = \port$10682$0 [18:3] - \$16 ;
+  assign \$18  = \port$10682$0 [2:0] == 3'h4;
   assign \$19  = \$18  ? owned_1[20:10] : owned_1[41:31];
-  assign \$20  = \port$10750$0 [2:0] == 3'h4;
+  assign \$20  = \port$10682$0 [2:0] == 3'h4;
   assign \$21  = \$20  ? owned_2[9:0] : owned_2[30:21];
-  assign \$22  = \port$10750$0 [18:3] - \$21 ;
-  assign \$23  = \port$10750$0 [2:0] == 3'h4;
+  assign \$22  = \port$10682$0 [18:3] - \$21 ;
+  assign \$23  = \port$10682$0 [2:0] == 3'h4;
   assign \$24  = \$23  ? owned_2[20:10] : owned_2[41:31];
-  assign \$25  = \port$10750$0 [2:0] == 3'h4;
+  assign \$25  = \port$10682$0 [2:0] == 3'h4;
   assign \$26  = \$25  ? owned_3[9:0] : owned_3[30:21];
-  assign \$27  = \port$10750$0 [18:3] - \$26 ;
-  assign \$28  = \port$10750$0 [2:0] == 3'h4;
+  assign \$27  = \port$10682$0 [18:3] - \$26 ;
+  assign \$28  = \port$10682$0 [2:0] == 3'h4;
   assign \$29  = \$28  ? owned_3[20:10] : owned_3[41:31];
-  assign \$32  = ! \port$10750$0 [2:0];
-  assign \$33  = \port$10750$0 [18:3] >= 3'h4;
-  assign \$34  = \port$10750$0 [22:19] >= 4'h8;
+  assign \$32  = ! \port$10682$0 [2:0];
+  assign \$33  = \port$10682$0 [18:3] >= 3'h4;
+  assign \$34  = \port$10682$0 [22:19] >= 4'h8;
   assign \$35  = \$33  | \$34 ;
   assign \$36  = \$32  & \$35 ;
-  assign \$37  = \port$10750$0 [2:0] == 1'h1;
-  assign \$38  = \port$10750$0 [18:3] >= 5'h10;
-  assign \$39  = \port$10750$0 [22:19] >= 4'ha;
+  assign \$37  = \port$10682$0 [2:0] == 1'h1;
+  assign \$38  = \port$10682$0 [18:3] >= 5'h10;
+  assign \$39  = \port$10682$0 [22:19] >= 4'ha;
   assign \$40  = \$38  | \$39 ;
   assign \$41  = \$37  & \$40 ;
-  assign \$42  = \port$10750$0 [2:0] == 2'h2;
-  assign \$43  = \port$10750$0 [18:3] >= 4'h8;
-  assign \$44  = \port$10750$0 [22:19] >= 4'ha;
+  assign \$42  = \port$10682$0 [2:0] == 2'h2;
+  assign \$43  = \port$10682$0 [18:3] >= 4'h8;
+  assign \$44  = \port$10682$0 [22:19] >= 4'ha;
   assign \$45  = \$43  | \$44 ;
   assign \$46  = \$42  & \$45 ;
-  assign \$47  = \port$10750$0 [2:0] == 2'h3;
-  assign \$48  = \port$10750$0 [18:3] >= 11'h400;
-  assign \$49  = \port$10750$0 [22:19] >= 2'h2;
+  assign \$47  = \port$10682$0 [2:0] == 2'h3;
+  assign \$48  = \port$10682$0 [18:3] >= 11'h400;
+  assign \$49  = \port$10682$0 [22:19] >= 2'h2;
   assign \$50  = \$48  | \$49 ;
   assign \$51  = \$47  & \$50 ;
-  assign \$52  = \port$10750$0 [2:0] == 3'h4;
-  assign \$53  = \port$10750$0 [18:3] >= 11'h400;
-  assign \$54  = \port$10750$0 [22:19] >= 3'h4;
+  assign \$52  = \port$10682$0 [2:0] == 3'h4;
+  assign \$53  = \port$10682$0 [18:3] >= 11'h400;
+  assign \$54  = \port$10682$0 [22:19] >= 3'h4;
   assign \$55  = \$53  | \$54 ;
   assign \$56  = \$52  & \$55 ;
-  assign \$57  = ! \port$10750$0 [2:0];
-  assign \$58  = \port$10750$0 [22:19] == 1'h1;
+  assign \$57  = ! \port$10682$0 [2:0];
+  assign \$58  = \port$10682$0 [22:19] == 1'h1;
   assign \$59  = \$57  & \$58 ;
-  assign \$60  = \port$10768$0 [15:0] > 10'h3ff;
+  assign \$60  = \port$10700$0 [15:0] > 10'h3ff;
   assign \$61  = \$59  & \$60 ;
-  assign \$62  = ! \port$10750$0 [2:0];
-  assign \$63  = \port$10750$0 [22:19] == 2'h2;
+  assign \$62  = ! \port$10682$0 [2:0];
+  assign \$63  = \port$10682$0 [22:19] == 2'h2;
   assign \$64  = \$62  & \$63 ;
-  assign \$65  = \port$10768$0 [16:0] > 11'h400;
+  assign \$65  = \port$10700$0 [16:0] > 11'h400;
   assign \$66  = \$64  & \$65 ;
-  assign \$67  = ! \port$10750$0 [2:0];
-  assign \$68  = \port$10750$0 [22:19] == 2'h3;
+  assign \$67  = ! \port$10682$0 [2:0];
+  assign \$68  = \port$10682$0 [22:19] == 2'h3;
   assign \$69  = \$67  & \$68 ;
-  assign \$70  = \port$10768$0 [15:0] > 10'h3ff;
+  assign \$70  = \port$10700$0 [15:0] > 10'h3ff;
   assign \$71  = \$69  & \$70 ;
-  assign \$72  = ! \port$10750$0 [2:0];
-  assign \$73  = \port$10750$0 [22:19] == 3'h4;
+  assign \$72  = ! \port$10682$0 [2:0];
+  assign \$73  = \port$10682$0 [22:19] == 3'h4;
   assign \$74  = \$72  & \$73 ;
-  assign \$75  = \port$10768$0 [16:0] > 11'h400;
+  assign \$75  = \port$10700$0 [16:0] > 11'h400;
   assign \$76  = \$74  & \$75 ;
-  assign \$77  = ! \port$10750$0 [2:0];
-  assign \$78  = \port$10750$0 [22:19] == 3'h6;
+  assign \$77  = ! \port$10682$0 [2:0];
+  assign \$78  = \port$10682$0 [22:19] == 3'h6;
   assign \$79  = \$77  & \$78 ;
-  assign \$80  = \port$10768$0  > 16'hffff;
+  assign \$80  = \port$10700$0  > 16'hffff;
   assign \$81  = \$79  & \$80 ;
-  assign \$82  = ! \port$10750$0 [2:0];
-  assign \$83  = \port$10750$0 [22:19] == 3'h7;
+  assign \$82  = ! \port$10682$0 [2:0];
+  assign \$83  = \port$10682$0 [22:19] == 3'h7;
   assign \$84  = \$82  & \$83 ;
-  assign \$85  = \port$10768$0  > 17'h10000;
+  assign \$85  = \port$10700$0  > 17'h10000;
   assign \$86  = \$84  & \$85 ;
-  assign \$87  = \port$10750$0 [2:0] == 1'h1;
-  assign \$88  = \port$10750$0 [22:19] == 1'h1;
+  assign \$87  = \port$10682$0 [2:0] == 1'h1;
+  assign \$88  = \port$10682$0 [22:19] == 1'h1;
   assign \$89  = \$87  & \$88 ;
-  assign \$93  = \port$10750$0 [2:0] == 1'h1;
-  assign \$94  = \port$10750$0 [22:19] == 2'h2;
+  assign \$93  = \port$10682$0 [2:0] == 1'h1;
+  assign \$94  = \port$10682$0 [22:19] == 2'h2;
   assign \$95  = \$93  & \$94 ;
   assign \$97  = | \$96 ;
   assign \$98  = \$95  & \$97 ;
-  assign \$99  = \port$10750$0 [2:0] == 1'h1;
-  assign \$100  = \port$10750$0 [22:19] == 2'h3;
+  assign \$99  = \port$10682$0 [2:0] == 1'h1;
+  assign \$100  = \port$10682$0 [22:19] == 2'h3;
   assign \$101  = \$99  & \$100 ;
-  assign \$105  = \port$10750$0 [2:0] == 1'h1;
-  assign \$106  = \port$10750$0 [22:19] == 3'h4;
+  assign \$105  = \port$10682$0 [2:0] == 1'h1;
+  assign \$106  = \port$10682$0 [22:19] == 3'h4;
   assign \$107  = \$105  & \$106 ;
   assign \$109  = | \$108 ;
   assign \$110  = \$107  & \$109 ;
-  assign \$111  = \port$10750$0 [2:0] == 1'h1;
-  assign \$112  = \port$10750$0 [22:19] == 3'h5;
+  assign \$111  = \port$10682$0 [2:0] == 1'h1;
+  assign \$112  = \port$10682$0 [22:19] == 3'h5;
   assign \$113  = \$111  & \$112 ;
-  assign \$114  = \port$10768$0 [15:0] > 10'h3ff;
+  assign \$114  = \port$10700$0 [15:0] > 10'h3ff;
   assign \$115  = \$113  & \$114 ;
-  assign \$116  = \port$10750$0 [2:0] == 1'h1;
-  assign \$117  = ! \port$10750$0 [22:19];
+  assign \$116  = \port$10682$0 [2:0] == 1'h1;
+  assign \$117  = ! \port$10682$0 [22:19];
   assign \$118  = \$116  & \$117 ;
-  assign \$119  = \port$10768$0 [16:14] > 2'h3;
+  assign \$119  = \port$10700$0 [16:14] > 2'h3;
   assign \$120  = \$118  & \$119 ;
-  assign \$121  = \port$10750$0 [2:0] == 2'h2;
-  assign \$122  = \port$10750$0 [22:19] == 1'h1;
+  assign \$121  = \port$10682$0 [2:0] == 2'h2;
+  assign \$122  = \port$10682$0 [22:19] == 1'h1;
   assign \$123  = \$121  & \$122 ;
-  assign \$127  = \port$10750$0 [2:0] == 2'h2;
-  assign \$128  = \port$10750$0 [22:19] == 2'h2;
+  assign \$127  = \port$10682$0 [2:0] == 2'h2;
+  assign \$128  = \port$10682$0 [22:19] == 2'h2;
   assign \$129  = \$127  & \$128 ;
   assign \$131  = | \$130 ;
   assign \$132  = \$129  & \$131 ;
-  assign \$133  = \port$10750$0 [2:0] == 2'h2;
-  assign \$134  = \port$10750$0 [22:19] == 2'h3;
+  assign \$133  = \port$10682$0 [2:0] == 2'h2;
+  assign \$134  = \port$10682$0 [22:19] == 2'h3;
   assign \$135  = \$133  & \$134 ;
-  assign \$139  = \port$10750$0 [2:0] == 2'h2;
-  assign \$140  = \port$10750$0 [22:19] == 3'h4;
+  assign \$139  = \port$10682$0 [2:0] == 2'h2;
+  assign \$140  = \port$10682$0 [22:19] == 3'h4;
   assign \$141  = \$139  & \$140 ;
   assign \$143  = | \$142 ;
   assign \$144  = \$141  & \$143 ;
-  assign \$145  = \port$10750$0 [2:0] == 2'h2;
-  assign \$146  = \port$10750$0 [22:19] == 3'h7;
+  assign \$145  = \port$10682$0 [2:0] == 2'h2;
+  assign \$146  = \port$10682$0 [22:19] == 3'h7;
   assign \$147  = \$145  & \$146 ;
-  assign \$151  = \port$10750$0 [2:0] == 2'h2;
-  assign \$152  = \port$10750$0 [22:19] == 4'h8;
+  assign \$151  = \port$10682$0 [2:0] == 2'h2;
+  assign \$152  = \port$10682$0 [22:19] == 4'h8;
   assign \$153  = \$151  & \$152 ;
   assign \$155  = | \$154 ;
   assign \$156  = \$153  & \$155 ;
-  assign \$157  = \port$10750$0 [2:0] == 2'h2;
-  assign \$158  = ! \port$10750$0 [22:19];
+  assign \$157  = \port$10682$0 [2:0] == 2'h2;
+  assign \$158  = ! \port$10682$0 [22:19];
   assign \$159  = \$157  & \$158 ;
-  assign \$160  = \port$10768$0 [14:12] > 2'h3;
+  assign \$160  = \port$10700$0 [14:12] > 2'h3;
   assign \$161  = \$159  & \$160 ;
-  assign \$162  = \port$10750$0 [2:0] == 2'h3;
-  assign \$163  = ! \port$10750$0 [22:19];
+  assign \$162  = \port$10682$0 [2:0] == 2'h3;
+  assign \$163  = ! \port$10682$0 [22:19];
   assign \$164  = \$162  & \$163 ;
-  assign \$165  = \port$10768$0 [19:16] > 3'h7;
+  assign \$165  = \port$10700$0 [19:16] > 3'h7;
   assign \$166  = \$164  & \$165 ;
-  assign \$167  = \port$10750$0 [2:0] == 2'h3;
-  assign \$168  = ! \port$10750$0 [22:19];
+  assign \$167  = \port$10682$0 [2:0] == 2'h3;
+  assign \$168  = ! \port$10682$0 [22:19];
   assign \$169  = \$167  & \$168 ;
-  assign \$170  = \port$10768$0 [22:20] > 2'h3;
+  assign \$170  = \port$10700$0 [22:20] > 2'h3;
   assign \$171  = \$169  & \$170 ;
-  assign \$172  = \port$10750$0 [2:0] == 2'h3;
-  assign \$173  = \port$10750$0 [22:19] == 1'h1;
+  assign \$172  = \port$10682$0 [2:0] == 2'h3;
+  assign \$173  = \port$10682$0 [22:19] == 1'h1;
   assign \$174  = \$172  & \$173 ;
-  assign \$175  = \port$10768$0 [15:0] > 10'h3ff;
+  assign \$175  = \port$10700$0 [15:0] > 10'h3ff;
   assign \$176  = \$174  & \$175 ;
-  assign \$177  = \port$10750$0 [2:0] == 2'h3;
-  assign \$178  = \port$10750$0 [22:19] == 1'h1;
+  assign \$177  = \port$10682$0 [2:0] == 2'h3;
+  assign \$178  = \port$10682$0 [22:19] == 1'h1;
   assign \$179  = \$177  & \$178 ;
-  assign \$180  = \port$10768$0 [31:16] > 10'h3ff;
+  assign \$180  = \port$10700$0 [31:16] > 10'h3ff;
   assign \$181  = \$179  & \$180 ;
-  assign \$182  = \port$10750$0 [2:0] == 3'h4;
-  assign \$183  = \port$10750$0 [22:19] == 1'h1;
+  assign \$182  = \port$10682$0 [2:0] == 3'h4;
+  assign \$183  = \port$10682$0 [22:19] == 1'h1;
   assign \$184  = \$182  & \$183 ;
-  assign \$185  = \port$10768$0 [15:0] > 10'h3ff;
-  assign \$186  = \port$10768$0 [15:0] != 16'hffff;
+  assign \$185  = \port$10700$0 [15:0] > 10'h3ff;
+  assign \$186  = \port$10700$0 [15:0] != 16'hffff;
   assign \$187  = \$185  & \$186 ;
   assign \$188  = \$184  & \$187 ;
-  assign \$189  = \port$10750$0 [2:0] == 3'h4;
-  assign \$190  = ! \port$10750$0 [22:19];
+  assign \$189  = \port$10682$0 [2:0] == 3'h4;
+  assign \$190  = ! \port$10682$0 [22:19];
   assign \$191  = \$189  & \$190 ;
-  assign \$192  = \port$10768$0 [31:24] > 3'h7;
+  assign \$192  = \port$10700$0 [31:24] > 3'h7;
   assign \$193  = \$191  & \$192 ;
-  assign \$194  = \port$10750$0 [2:0] == 2'h3;
-  assign \$195  = \port$10750$0 [22:19] == 1'h1;
+  assign \$194  = \port$10682$0 [2:0] == 2'h3;
+  assign \$195  = \port$10682$0 [22:19] == 1'h1;
   assign \$196  = \$194  & \$195 ;
-  assign \$197  = \port$10768$0 [15:0] + \port$10768$0 [31:16];
+  assign \$197  = \port$10700$0 [15:0] + \port$10700$0 [31:16];
   assign \$198  = \$197  >= 11'h400;
   assign \$199  = \$196  & \$198 ;
-  assign \$200  = command & \port$10768$0 [0];
-  assign \$201  = \$200  & \port$10768$0 [1];
-  assign \$202  = command & \port$10768$0 [0];
-  assign \$203  = busy >> \port$10750$0 [5:3];
+  assign \$200  = command & \port$10700$0 [0];
+  assign \$201  = \$200  & \port$10700$0 [1];
+  assign \$202  = command & \port$10700$0 [0];
+  assign \$203  = busy >> \port$10682$0 [5:3];
   assign \$204  = \$202  & \$203 ;
-  assign \$205  = command & \port$10768$0 [1];
-  assign \$206  = clearing >> \port$10750$0 [5:3];
+  assign \$205  = command & \port$10700$0 [1];
+  assign \$206  = clearing >> \port$10682$0 [5:3];
   assign \$207  = \$205  & \$206 ;
-  assign \$208  = ! \port$10750$0 [2:0];
+  assign \$208  = ! \port$10682$0 [2:0];
   assign \$209  = ~ command;
   assign \$210  = \$208  & \$209 ;
-  assign \$211  = busy >> \port$10750$0 [5:3];
+  assign \$211  = busy >> \port$10682$0 [5:3];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$10750$0 [2:0] == 3'h4;
-  assign \$214  = \port$10750$0 [2:0] == 2'h3;
+  assign \$213  = \port$10682$0 [2:0] == 3'h4;
+  assign \$214  = \port$10682$0 [2:0] == 2'h3;
   assign \$215  = \$213  | \$214 ;
   assign \$216  = \inside  & busy[3:0];
   assign \$217  = | \$216 ;
   assign \$218  = \$215  & \$217 ;
-  assign \$219  = \port$10750$0 [2:0] == 1'h1;
+  assign \$219  = \port$10682$0 [2:0] == 1'h1;
   assign \$220  = \$219  & owner_of_region[0];
   assign \$221  = busy >> owner_of_region[3:1];
   assign \$222  = \$220  & \$221 ;
-  assign \$223  = \port$10750$0 [2:0] == 1'h1;
-  assign \$224  = ! \port$10750$0 [22:19];
+  assign \$223  = \port$10682$0 [2:0] == 1'h1;
+  assign \$224  = ! \port$10682$0 [22:19];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = \port$10768$0 [0] & \port$10768$0 [6];
+  assign \$226  = \port$10700$0 [0] & \port$10700$0 [6];
   assign \$227  = \$225  & \$226 ;
-  assign \$228  = busy >> \port$10768$0 [16:14];
+  assign \$228  = busy >> \port$10700$0 [16:14];
   assign \$229  = \$227  & \$228 ;
-  assign \$230  = \port$10750$0 [2:0] == 2'h2;
+  assign \$230  = \port$10682$0 [2:0] == 2'h2;
   assign \$231  = \$230  & owner_of_route[0];
   assign \$232  = busy >> owner_of_route[3:1];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$10750$0 [2:0] == 2'h2;
-  assign \$235  = ! \port$10750$0 [22:19];
+  assign \$234  = \port$10682$0 [2:0] == 2'h2;
+  assign \$235  = ! \port$10682$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$238  = busy >> \port$10768$0 [14:12];
+  assign \$238  = busy >> \port$10700$0 [14:12];
   assign \$239  = \$237  & \$238 ;
   assign \$240  = | { \$239 , \$233 , \$229 , \$222 , \$218 , \$212 , \$207 , \$204 , \$201 , \$199 , \$193 , \$188 , \$181 , \$176 , \$171 , \$166 , \$161 , \$156 , \$150 , \$144 , \$138 , \$132 , \$126 , \$120 , \$115 , \$110 , \$104 , \$98 , \$92 , \$86 , \$81 , \$76 , \$71 , \$66 , \$61 , \$56 , \$51 , \$46 , \$41 , \$36  };
-  assign \$241  = \port$10768$0 [0] | \port$10768$0 [1];
+  assign \$241  = \port$10700$0 [0] | \port$10700$0 [1];
   assign \$242  = command & \$241 ;
   assign \$243  = other_number + 1'h1;
   assign \$244  = other_number == 3'h4;
   assign \$245  = act & command;
-  assign \$246  = \port$10768$0 [0] | \port$10768$0 [1];
+  assign \$246  = \port$10700$0 [0] | \port$10700$0 [1];
   assign \$247  = \$245  & \$246 ;
   assign \$248  = settle - 1'h1;
   assign \$249  = settle == 1'h1;
-  assign \$250  = ~ \port$10768$0 [0];
+  assign \$250  = ~ \port$10700$0 [0];
   assign \$251  = command & \$250 ;
-  assign \$252  = ~ \port$10768$0 [1];
+  assign \$252  = ~ \port$10700$0 [1];
   assign \$253  = \$251  & \$252 ;
   assign \$254  = ~ \$253 ;
   assign \$255  = act & \$254 ;
-  assign \$256  = \port$10750$0 [2:0] == 1'h1;
-  assign \$257  = ! \port$10750$0 [22:19];
+  assign \$256  = \port$10682$0 [2:0] == 1'h1;
+  assign \$257  = ! \port$10682$0 [22:19];
   assign \$258  = \$256  & \$257 ;
-  assign \$259  = \port$10768$0 [0] & \port$10768$0 [6];
-  assign \$260  = \port$10750$0 [2:0] == 2'h2;
-  assign \$261  = ! \port$10750$0 [22:19];
+  assign \$259  = \port$10700$0 [0] & \port$10700$0 [6];
+  assign \$260  = \port$10682$0 [2:0] == 2'h2;
+  assign \$261  = ! \port$10682$0 [22:19];
   assign \$262  = \$260  & \$261 ;
-  assign \$263  = ! \port$10750$0 [2:0];
-  assign \$264  = \port$10750$0 [22:19] == 1'h1;
+  assign \$263  = ! \port$10682$0 [2:0];
+  assign \$264  = \port$10682$0 [22:19] == 1'h1;
   assign \$265  = \$263  & \$264 ;
-  assign \$266  = ! \port$10750$0 [18:3];
+  assign \$266  = ! \port$10682$0 [18:3];
   assign \$267  = \$265  & \$266 ;
-  assign \$268  = ! \port$10750$0 [2:0];
-  assign \$269  = \port$10750$0 [22:19] == 2'h2;
+  assign \$268  = ! \port$10682$0 [2:0];
+  assign \$269  = \port$10682$0 [22:19] == 2'h2;
   assign \$270  = \$268  & \$269 ;
-  assign \$271  = ! \port$10750$0 [18:3];
+  assign \$271  = ! \port$10682$0 [18:3];
   assign \$272  = \$270  & \$271 ;
-  assign \$273  = ! \port$10750$0 [2:0];
-  assign \$274  = \port$10750$0 [22:19] == 2'h3;
+  assign \$273  = ! \port$10682$0 [2:0];
+  assign \$274  = \port$10682$0 [22:19] == 2'h3;
   assign \$275  = \$273  & \$274 ;
-  assign \$276  = ! \port$10750$0 [18:3];
+  assign \$276  = ! \port$10682$0 [18:3];
   assign \$277  = \$275  & \$276 ;
-  assign \$278  = ! \port$10750$0 [2:0];
-  assign \$279  = \port$10750$0 [22:19] == 3'h4;
+  assign \$278  = ! \port$10682$0 [2:0];
+  assign \$279  = \port$10682$0 [22:19] == 3'h4;
   assign \$280  = \$278  & \$279 ;
-  assign \$281  = ! \port$10750$0 [18:3];
+  assign \$281  = ! \port$10682$0 [18:3];
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$10750$0 [2:0];
-  assign \$284  = \port$10750$0 [22:19] == 3'h6;
+  assign \$283  = ! \port$10682$0 [2:0];
+  assign \$284  = \port$10682$0 [22:19] == 3'h6;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$10750$0 [18:3];
+  assign \$286  = ! \port$10682$0 [18:3];
   assign \$287  = \$285  & \$286 ;
-  assign \$288  = ! \port$10750$0 [2:0];
-  assign \$289  = \port$10750$0 [22:19] == 3'h7;
+  assign \$288  = ! \port$10682$0 [2:0];
+  assign \$289  = \port$10682$0 [22:19] == 3'h7;
   assign \$290  = \$288  & \$289 ;
-  assign \$291  = ! \port$10750$0 [18:3];
+  assign \$291  = ! \port$10682$0 [18:3];
   assign \$292  = \$290  & \$291 ;
-  assign \$293  = ! \port$10750$0 [2:0];
-  assign \$294  = \port$10750$0 [22:19] == 1'h1;
+  assign \$293  = ! \port$10682$0 [2:0];
+  assign \$294  = \port$10682$0 [22:19] == 1'h1;
   assign \$295  = \$293  & \$294 ;
-  assign \$296  = \port$10750$0 [18:3] == 1'h1;
+  assign \$296  = \port$10682$0 [18:3] == 1'h1;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = ! \port$10750$0 [2:0];
-  assign \$299  = \port$10750$0 [22:19] == 2'h2;
+  assign \$298  = ! \port$10682$0 [2:0];
+  assign \$299  = \port$10682$0 [22:19] == 2'h2;
   assign \$300  = \$298  & \$299 ;
-  assign \$301  = \port$10750$0 [18:3] == 1'h1;
+  assign \$301  = \port$10682$0 [18:3] == 1'h1;
   assign \$302  = \$300  & \$301 ;
-  assign \$303  = ! \port$10750$0 [2:0];
-  assign \$304  = \port$10750$0 [22:19] == 2'h3;
+  assign \$303  = ! \port$10682$0 [2:0];
+  assign \$304  = \port$10682$0 [22:19] == 2'h3;
   assign \$305  = \$303  & \$304 ;
-  assign \$306  = \port$10750$0 [18:3] == 1'h1;
+  assign \$306  = \port$10682$0 [18:3] == 1'h1;
   assign \$307  = \$305  & \$306 ;
-  assign \$308  = ! \port$10750$0 [2:0];
-  assign \$309  = \port$10750$0 [22:19] == 3'h4;
+  assign \$308  = ! \port$10682$0 [2:0];
+  assign \$309  = \port$10682$0 [22:19] == 3'h4;
   assign \$310  = \$308  & \$309 ;
-  assign \$311  = \port$10750$0 [18:3] == 1'h1;
+  assign \$311  = \port$10682$0 [18:3] == 1'h1;
   assign \$312  = \$310  & \$311 ;
-  assign \$313  = ! \port$10750$0 [2:0];
-  assign \$314  = \port$10750$0 [22:19] == 3'h6;
+  assign \$313  = ! \port$10682$0 [2:0];
+  assign \$314  = \port$10682$0 [22:19] == 3'h6;
   assign \$315  = \$313  & \$314 ;
-  assign \$316  = \port$10750$0 [18:3] == 1'h1;
+  assign \$316  = \port$10682$0 [18:3] == 1'h1;
   assign \$317  = \$315  & \$316 ;
-  assign \$318  = ! \port$10750$0 [2:0];
-  assign \$319  = \port$10750$0 [22:19] == 3'h7;
+  assign \$318  = ! \port$10682$0 [2:0];
+  assign \$319  = \port$10682$0 [22:19] == 3'h7;
   assign \$320  = \$318  & \$319 ;
-  assign \$321  = \port$10750$0 [18:3] == 1'h1;
+  assign \$321  = \port$10682$0 [18:3] == 1'h1;
   assign \$322  = \$320  & \$321 ;
-  assign \$323  = ! \port$10750$0 [2:0];
-  assign \$324  = \port$10750$0 [22:19] == 1'h1;
+  assign \$323  = ! \port$10682$0 [2:0];
+  assign \$324  = \port$10682$0 [22:19] == 1'h1;
   assign \$325  = \$323  & \$324 ;
-  assign \$326  = \port$10750$0 [18:3] == 2'h2;
+  assign \$326  = \port$10682$0 [18:3] == 2'h2;
   assign \$327  = \$325  & \$326 ;
-  assign \$328  = ! \port$10750$0 [2:0];
-  assign \$329  = \port$10750$0 [22:19] == 2'h2;
+  assign \$328  = ! \port$10682$0 [2:0];
+  assign \$329  = \port$10682$0 [22:19] == 2'h2;
   assign \$330  = \$328  & \$329 ;
-  assign \$331  = \port$10750$0 [18:3] == 2'h2;
+  assign \$331  = \port$10682$0 [18:3] == 2'h2;
   assign \$332  = \$330  & \$331 ;
-  assign \$333  = ! \port$10750$0 [2:0];
-  assign \$334  = \port$10750$0 [22:19] == 2'h3;
+  assign \$333  = ! \port$10682$0 [2:0];
+  assign \$334  = \port$10682$0 [22:19] == 2'h3;
   assign \$335  = \$333  & \$334 ;
-  assign \$336  = \port$10750$0 [18:3] == 2'h2;
+  assign \$336  = \port$10682$0 [18:3] == 2'h2;
   assign \$337  = \$335  & \$336 ;
-  assign \$338  = ! \port$10750$0 [2:0];
-  assign \$339  = \port$10750$0 [22:19] == 3'h4;
+  assign \$338  = ! \port$10682$0 [2:0];
+  assign \$339  = \port$10682$0 [22:19] == 3'h4;
   assign \$340  = \$338  & \$339 ;
-  assign \$341  = \port$10750$0 [18:3] == 2'h2;
+  assign \$341  = \port$10682$0 [18:3] == 2'h2;
   assign \$342  = \$340  & \$341 ;
-  assign \$343  = ! \port$10750$0 [2:0];
-  assign \$344  = \port$10750$0 [22:19] == 3'h6;
+  assign \$343  = ! \port$10682$0 [2:0];
+  assign \$344  = \port$10682$0 [22:19] == 3'h6;
   assign \$345  = \$343  & \$344 ;
-  assign \$346  = \port$10750$0 [18:3] == 2'h2;
+  assign \$346  = \port$10682$0 [18:3] == 2'h2;
   assign \$347  = \$345  & \$346 ;
-  assign \$348  = ! \port$10750$0 [2:0];
-  assign \$349  = \port$10750$0 [22:19] == 3'h7;
+  assign \$348  = ! \port$10682$0 [2:0];
+  assign \$349  = \port$10682$0 [22:19] == 3'h7;
   assign \$350  = \$348  & \$349 ;
-  assign \$351  = \port$10750$0 [18:3] == 2'h2;
+  assign \$351  = \port$10682$0 [18:3] == 2'h2;
   assign \$352  = \$350  & \$351 ;
-  assign \$353  = ! \port$10750$0 [2:0];
-  assign \$354  = \port$10750$0 [22:19] == 1'h1;
+  assign \$353  = ! \port$10682$0 [2:0];
+  assign \$354  = \port$10682$0 [22:19] == 1'h1;
   assign \$355  = \$353  & \$354 ;
-  assign \$356  = \port$10750$0 [18:3] == 2'h3;
+  assign \$356  = \port$10682$0 [18:3] == 2'h3;
   assign \$357  = \$355  & \$356 ;
-  assign \$358  = ! \port$10750$0 [2:0];
-  assign \$359  = \port$10750$0 [22:19] == 2'h2;
+  assign \$358  = ! \port$10682$0 [2:0];
+  assign \$359  = \port$10682$0 [22:19] == 2'h2;
   assign \$360  = \$358  & \$359 ;
-  assign \$361  = \port$10750$0 [18:3] == 2'h3;
+  assign \$361  = \port$10682$0 [18:3] == 2'h3;
   assign \$362  = \$360  & \$361 ;
-  assign \$363  = ! \port$10750$0 [2:0];
-  assign \$364  = \port$10750$0 [22:19] == 2'h3;
+  assign \$363  = ! \port$10682$0 [2:0];
+  assign \$364  = \port$10682$0 [22:19] == 2'h3;
   assign \$365  = \$363  & \$364 ;
-  assign \$366  = \port$10750$0 [18:3] == 2'h3;
+  assign \$366  = \port$10682$0 [18:3] == 2'h3;
   assign \$367  = \$365  & \$366 ;
-  assign \$368  = ! \port$10750$0 [2:0];
-  assign \$369  = \port$10750$0 [22:19] == 3'h4;
+  assign \$368  = ! \port$10682$0 [2:0];
+  assign \$369  = \port$10682$0 [22:19] == 3'h4;
   assign \$370  = \$368  & \$369 ;
-  assign \$371  = \port$10750$0 [18:3] == 2'h3;
+  assign \$371  = \port$10682$0 [18:3] == 2'h3;
   assign \$372  = \$370  & \$371 ;
-  assign \$373  = ! \port$10750$0 [2:0];
-  assign \$374  = \port$10750$0 [22:19] == 3'h6;
+  assign \$373  = ! \port$10682$0 [2:0];
+  assign \$374  = \port$10682$0 [22:19] == 3'h6;
   assign \$375  = \$373  & \$374 ;
-  assign \$376  = \port$10750$0 [18:3] == 2'h3;
+  assign \$376  = \port$10682$0 [18:3] == 2'h3;
   assign \$377  = \$375  & \$376 ;
-  assign \$378  = ! \port$10750$0 [2:0];
-  assign \$379  = \port$10750$0 [22:19] == 3'h7;
+  assign \$378  = ! \port$10682$0 [2:0];
+  assign \$379  = \port$10682$0 [22:19] == 3'h7;
   assign \$380  = \$378  & \$379 ;
-  assign \$381  = \port$10750$0 [18:3] == 2'h3;
+  assign \$381  = \port$10682$0 [18:3] == 2'h3;
   assign \$382  = \$380  & \$381 ;
   assign \$383  = own[9:0] + own[20:10];
   assign \$384  = \$383  <= 11'h400;
@@ -45408,12 +44965,12 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
   assign \$434  = $signed(distance_3) >= $signed(1'h0);
   assign \$435  = $signed(distance_3) < $signed({ 1'h0, count_3 });
   assign \$436  = \$434  & \$435 ;
-  assign \$437  = ! \port$10750$0 [2:0];
-  assign \$438  = ! \port$10750$0 [22:19];
+  assign \$437  = ! \port$10682$0 [2:0];
+  assign \$438  = ! \port$10682$0 [22:19];
   assign command = \$437  & \$438 ;
   assign \$439  = ~ refused;
   assign \$440  = act & command;
-  assign \$441  = \port$10768$0 [0] | \port$10768$0 [1];
+  assign \$441  = \port$10700$0 [0] | \port$10700$0 [1];
   assign \$442  = \$440  & \$441 ;
   assign \$443  = settle == 1'h1;
   assign \$444  = ! fsm_state;
@@ -45478,7 +45035,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$475  = owner_of_region_5;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45492,7 +45049,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0005:
               \$475 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45504,7 +45061,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0004:
               /* empty */;
           16'h0005:
-              \$475 [3:1] = \port$10768$0 [16:14];
+              \$475 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -45517,7 +45074,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$476  = owner_of_region_6;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45533,7 +45090,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0006:
               \$476 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45547,7 +45104,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0005:
               /* empty */;
           16'h0006:
-              \$476 [3:1] = \port$10768$0 [16:14];
+              \$476 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -45560,7 +45117,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$477  = owner_of_region_7;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45578,7 +45135,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0007:
               \$477 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45594,7 +45151,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0006:
               /* empty */;
           16'h0007:
-              \$477 [3:1] = \port$10768$0 [16:14];
+              \$477 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -45607,7 +45164,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$478  = owner_of_region_8;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45627,7 +45184,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0008:
               \$478 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45645,7 +45202,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0007:
               /* empty */;
           16'h0008:
-              \$478 [3:1] = \port$10768$0 [16:14];
+              \$478 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -45658,7 +45215,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$479  = owner_of_region_9;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45680,7 +45237,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0009:
               \$479 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45700,7 +45257,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0008:
               /* empty */;
           16'h0009:
-              \$479 [3:1] = \port$10768$0 [16:14];
+              \$479 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -45713,7 +45270,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$480  = owner_of_region_10;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45737,7 +45294,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000a:
               \$480 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45759,7 +45316,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0009:
               /* empty */;
           16'h000a:
-              \$480 [3:1] = \port$10768$0 [16:14];
+              \$480 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -45772,7 +45329,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$481  = owner_of_region_11;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45798,7 +45355,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000b:
               \$481 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45822,7 +45379,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000a:
               /* empty */;
           16'h000b:
-              \$481 [3:1] = \port$10768$0 [16:14];
+              \$481 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -45835,7 +45392,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$482  = owner_of_region_12;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45863,7 +45420,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000c:
               \$482 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45889,7 +45446,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000b:
               /* empty */;
           16'h000c:
-              \$482 [3:1] = \port$10768$0 [16:14];
+              \$482 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -45902,7 +45459,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$483  = owner_of_region_13;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45932,7 +45489,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000d:
               \$483 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -45960,7 +45517,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000c:
               /* empty */;
           16'h000d:
-              \$483 [3:1] = \port$10768$0 [16:14];
+              \$483 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -45973,7 +45530,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$484  = owner_of_region_14;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46005,7 +45562,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000e:
               \$484 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46035,7 +45592,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000d:
               /* empty */;
           16'h000e:
-              \$484 [3:1] = \port$10768$0 [16:14];
+              \$484 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -46048,7 +45605,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$485  = owner_of_region_15;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46082,7 +45639,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000f:
               \$485 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46114,7 +45671,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h000e:
               /* empty */;
           16'h000f:
-              \$485 [3:1] = \port$10768$0 [16:14];
+              \$485 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -46127,13 +45684,13 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$486  = owner_of_route_0;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               \$486 [0] = 1'h1;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
-              \$486 [3:1] = \port$10768$0 [14:12];
+              \$486 [3:1] = \port$10700$0 [14:12];
         endcase
       end
     end
@@ -46146,17 +45703,17 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$487  = owner_of_route_1;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               \$487 [0] = 1'h1;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
-              \$487 [3:1] = \port$10768$0 [14:12];
+              \$487 [3:1] = \port$10700$0 [14:12];
         endcase
       end
     end
@@ -46169,7 +45726,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$488  = owner_of_route_2;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46177,13 +45734,13 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0002:
               \$488 [0] = 1'h1;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               /* empty */;
           16'h0002:
-              \$488 [3:1] = \port$10768$0 [14:12];
+              \$488 [3:1] = \port$10700$0 [14:12];
         endcase
       end
     end
@@ -46196,7 +45753,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$489  = owner_of_route_3;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46206,7 +45763,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0003:
               \$489 [0] = 1'h1;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46214,7 +45771,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0002:
               /* empty */;
           16'h0003:
-              \$489 [3:1] = \port$10768$0 [14:12];
+              \$489 [3:1] = \port$10700$0 [14:12];
         endcase
       end
     end
@@ -46227,7 +45784,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$490  = owner_of_route_4;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46239,7 +45796,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0004:
               \$490 [0] = 1'h1;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46249,7 +45806,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0003:
               /* empty */;
           16'h0004:
-              \$490 [3:1] = \port$10768$0 [14:12];
+              \$490 [3:1] = \port$10700$0 [14:12];
         endcase
       end
     end
@@ -46262,7 +45819,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$491  = owner_of_route_5;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46276,7 +45833,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0005:
               \$491 [0] = 1'h1;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46288,7 +45845,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0004:
               /* empty */;
           16'h0005:
-              \$491 [3:1] = \port$10768$0 [14:12];
+              \$491 [3:1] = \port$10700$0 [14:12];
         endcase
       end
     end
@@ -46301,7 +45858,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$492  = owner_of_route_6;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46317,7 +45874,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0006:
               \$492 [0] = 1'h1;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46331,7 +45888,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0005:
               /* empty */;
           16'h0006:
-              \$492 [3:1] = \port$10768$0 [14:12];
+              \$492 [3:1] = \port$10700$0 [14:12];
         endcase
       end
     end
@@ -46344,7 +45901,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$493  = owner_of_route_7;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46362,7 +45919,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0007:
               \$493 [0] = 1'h1;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46378,7 +45935,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0006:
               /* empty */;
           16'h0007:
-              \$493 [3:1] = \port$10768$0 [14:12];
+              \$493 [3:1] = \port$10700$0 [14:12];
         endcase
       end
     end
@@ -46391,22 +45948,22 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$494  = owned_0;
     if (act) begin
       if (\$267 ) begin
-        \$494 [9:0] = \port$10768$0 [9:0];
+        \$494 [9:0] = \port$10700$0 [9:0];
       end
       if (\$272 ) begin
-        \$494 [20:10] = \port$10768$0 [10:0];
+        \$494 [20:10] = \port$10700$0 [10:0];
       end
       if (\$277 ) begin
-        \$494 [30:21] = \port$10768$0 [9:0];
+        \$494 [30:21] = \port$10700$0 [9:0];
       end
       if (\$282 ) begin
-        \$494 [41:31] = \port$10768$0 [10:0];
+        \$494 [41:31] = \port$10700$0 [10:0];
       end
       if (\$287 ) begin
-        \$494 [57:42] = \port$10768$0 [15:0];
+        \$494 [57:42] = \port$10700$0 [15:0];
       end
       if (\$292 ) begin
-        \$494 [74:58] = \port$10768$0 [16:0];
+        \$494 [74:58] = \port$10700$0 [16:0];
       end
     end
     if (rst) begin
@@ -46418,22 +45975,22 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$495  = owned_1;
     if (act) begin
       if (\$297 ) begin
-        \$495 [9:0] = \port$10768$0 [9:0];
+        \$495 [9:0] = \port$10700$0 [9:0];
       end
       if (\$302 ) begin
-        \$495 [20:10] = \port$10768$0 [10:0];
+        \$495 [20:10] = \port$10700$0 [10:0];
       end
       if (\$307 ) begin
-        \$495 [30:21] = \port$10768$0 [9:0];
+        \$495 [30:21] = \port$10700$0 [9:0];
       end
       if (\$312 ) begin
-        \$495 [41:31] = \port$10768$0 [10:0];
+        \$495 [41:31] = \port$10700$0 [10:0];
       end
       if (\$317 ) begin
-        \$495 [57:42] = \port$10768$0 [15:0];
+        \$495 [57:42] = \port$10700$0 [15:0];
       end
       if (\$322 ) begin
-        \$495 [74:58] = \port$10768$0 [16:0];
+        \$495 [74:58] = \port$10700$0 [16:0];
       end
     end
     if (rst) begin
@@ -46445,22 +46002,22 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$496  = owned_2;
     if (act) begin
       if (\$327 ) begin
-        \$496 [9:0] = \port$10768$0 [9:0];
+        \$496 [9:0] = \port$10700$0 [9:0];
       end
       if (\$332 ) begin
-        \$496 [20:10] = \port$10768$0 [10:0];
+        \$496 [20:10] = \port$10700$0 [10:0];
       end
       if (\$337 ) begin
-        \$496 [30:21] = \port$10768$0 [9:0];
+        \$496 [30:21] = \port$10700$0 [9:0];
       end
       if (\$342 ) begin
-        \$496 [41:31] = \port$10768$0 [10:0];
+        \$496 [41:31] = \port$10700$0 [10:0];
       end
       if (\$347 ) begin
-        \$496 [57:42] = \port$10768$0 [15:0];
+        \$496 [57:42] = \port$10700$0 [15:0];
       end
       if (\$352 ) begin
-        \$496 [74:58] = \port$10768$0 [16:0];
+        \$496 [74:58] = \port$10700$0 [16:0];
       end
     end
     if (rst) begin
@@ -46472,22 +46029,22 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$497  = owned_3;
     if (act) begin
       if (\$357 ) begin
-        \$497 [9:0] = \port$10768$0 [9:0];
+        \$497 [9:0] = \port$10700$0 [9:0];
       end
       if (\$362 ) begin
-        \$497 [20:10] = \port$10768$0 [10:0];
+        \$497 [20:10] = \port$10700$0 [10:0];
       end
       if (\$367 ) begin
-        \$497 [30:21] = \port$10768$0 [9:0];
+        \$497 [30:21] = \port$10700$0 [9:0];
       end
       if (\$372 ) begin
-        \$497 [41:31] = \port$10768$0 [10:0];
+        \$497 [41:31] = \port$10700$0 [10:0];
       end
       if (\$377 ) begin
-        \$497 [57:42] = \port$10768$0 [15:0];
+        \$497 [57:42] = \port$10700$0 [15:0];
       end
       if (\$382 ) begin
-        \$497 [74:58] = \port$10768$0 [16:0];
+        \$497 [74:58] = \port$10700$0 [16:0];
       end
     end
     if (rst) begin
@@ -46533,7 +46090,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$5  = 75'h0000000000000000000;
-    casez (\port$10750$0 [18:3])
+    casez (\port$10682$0 [18:3])
       16'h0000:
           \$5  = owned_0;
       16'h0001:
@@ -46561,7 +46118,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$30  = 4'h0;
-    casez (\port$10750$0 [18:3])
+    casez (\port$10682$0 [18:3])
       16'h0000:
           \$30  = owner_of_region_0;
       16'h0001:
@@ -46599,7 +46156,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$31  = 4'h0;
-    casez (\port$10750$0 [18:3])
+    casez (\port$10682$0 [18:3])
       16'h0000:
           \$31  = owner_of_route_0;
       16'h0001:
@@ -46825,7 +46382,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
-    \$469  = { \port$10768$0 , \port$10750$0  };
+    \$469  = { \port$10700$0 , \port$10682$0  };
     if (rst) begin
       \$469  = 55'h00000000000000;
     end
@@ -46835,13 +46392,13 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$470  = owner_of_region_0;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               \$470 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
-              \$470 [3:1] = \port$10768$0 [16:14];
+              \$470 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -46854,17 +46411,17 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$471  = owner_of_region_1;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               \$471 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
-              \$471 [3:1] = \port$10768$0 [16:14];
+              \$471 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -46877,7 +46434,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$472  = owner_of_region_2;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46885,13 +46442,13 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0002:
               \$472 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               /* empty */;
           16'h0002:
-              \$472 [3:1] = \port$10768$0 [16:14];
+              \$472 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -46904,7 +46461,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$473  = owner_of_region_3;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46914,7 +46471,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0003:
               \$473 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46922,7 +46479,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0002:
               /* empty */;
           16'h0003:
-              \$473 [3:1] = \port$10768$0 [16:14];
+              \$473 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -46935,7 +46492,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
     \$474  = owner_of_region_4;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46947,7 +46504,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0004:
               \$474 [0] = \$259 ;
         endcase
-        casez (\port$10750$0 [18:3])
+        casez (\port$10682$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -46957,7 +46514,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
           16'h0003:
               /* empty */;
           16'h0004:
-              \$474 [3:1] = \port$10768$0 [16:14];
+              \$474 [3:1] = \port$10700$0 [16:14];
         endcase
       end
     end
@@ -46965,7 +46522,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
       \$474  = 4'h0;
     end
   end
-  assign i__payload = { \port$10768$0 , \port$10750$0  };
+  assign i__payload = { \port$10700$0 , \port$10682$0  };
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -47007,10 +46564,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
   assign \own.touch  = own[74:42];
   assign \own.touch.first  = own[57:42];
   assign \own.touch.count  = own[74:58];
-  assign \i__payload.table  = \port$10750$0 [2:0];
-  assign \i__payload.entry  = \port$10750$0 [18:3];
-  assign \i__payload.word  = \port$10750$0 [22:19];
-  assign \i__payload.data  = \port$10768$0 ;
+  assign \i__payload.table  = \port$10682$0 [2:0];
+  assign \i__payload.entry  = \port$10682$0 [18:3];
+  assign \i__payload.word  = \port$10682$0 [22:19];
+  assign \i__payload.data  = \port$10700$0 ;
   assign \owned_0.tiles  = owned_0[20:0];
   assign \owned_0.tiles.first  = owned_0[9:0];
   assign \owned_0.tiles.count  = owned_0[20:10];
@@ -47119,23 +46676,23 @@ module \t3_node_axi.registers.guard (rst, status, \port$10750$0 , i__valid, \por
   assign \$90  = 32'd0;
   assign \$91  = 1'h0;
   assign \$92  = 1'h0;
-  assign \$96  = \port$10768$0 ;
+  assign \$96  = \port$10700$0 ;
   assign \$102  = 32'd0;
   assign \$103  = 1'h0;
   assign \$104  = 1'h0;
-  assign \$108  = \port$10768$0 ;
+  assign \$108  = \port$10700$0 ;
   assign \$124  = 32'd0;
   assign \$125  = 1'h0;
   assign \$126  = 1'h0;
-  assign \$130  = \port$10768$0 ;
+  assign \$130  = \port$10700$0 ;
   assign \$136  = 32'd0;
   assign \$137  = 1'h0;
   assign \$138  = 1'h0;
-  assign \$142  = \port$10768$0 ;
+  assign \$142  = \port$10700$0 ;
   assign \$148  = 32'd0;
   assign \$149  = 1'h0;
   assign \$150  = 1'h0;
-  assign \$154  = \port$10768$0 ;
+  assign \$154  = \port$10700$0 ;
   assign \$237  = \$236 ;
 endmodule
 

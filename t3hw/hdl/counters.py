@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from ..config import NodeConfig
+from ..registers import COUNTERS
 from .seams import STAMP_WIDTH, counter_events, counter_levels
 
 __all__ = ["Counters", "counter_control"]
@@ -64,7 +65,8 @@ class Counters(wiring.Component):
     Attributes
     ----------
     names : tuple of str
-        Counters by index, as in the register map.
+        Counters by index: those that are counted, in the order of their addresses, and then those
+        that are only shown.
 
     Raises
     ------
@@ -80,11 +82,13 @@ class Counters(wiring.Component):
                              f"not {error_sources!r}")
         events = counter_events(config)
         levels = counter_levels(config)
-        #: Largest that a cycle adds, by counter.
-        self._added = {"CYCLES": 1, "ERRORS": error_sources, "TRIGGER_LATENCY_COUNT": 1,
-                       "TRIGGER_LATENCY_SUM": 2 ** STAMP_WIDTH - 1}
+        added = {"CYCLES": 1, "ERRORS": error_sources, "TRIGGER_LATENCY_COUNT": 1,
+                 "TRIGGER_LATENCY_SUM": 2 ** STAMP_WIDTH - 1}
         for name, field in events:
-            self._added[name.upper()] = 1 if field.width == 1 else config.beat_bytes
+            added[name.upper()] = 1 if field.width == 1 else config.beat_bytes
+        #: Largest that a cycle adds, by counter, in the order of their addresses.
+        self._added = {counter.name: added[counter.name] for counter in COUNTERS
+                       if counter.name in added}
         self._shown = [name.upper() for name, _field in levels]
         self._shown += ["TRIGGER_LATENCY_MIN", "TRIGGER_LATENCY_MAX"]
         self.names = (*self._added, *self._shown)

@@ -131,7 +131,7 @@ class Node(wiring.Component):
         m.submodules.splitter = splitter = ReadSplitter(config=config, source=Source.DMA)
         m.submodules.ingress = ingress = LinkIngress(config=config)
         m.submodules.egress = egress = LinkEgress(config=config)
-        m.submodules.intensity = intensity = IntensityMonitor(config=config)
+        m.submodules.intensity_monitor = intensity = IntensityMonitor(config=config)
         reporters = [producer, ingress, controller, tracker, plan_state, egress]
         m.submodules.registers = registers = RegisterBlock(config=config,
                                                            error_sources=len(reporters))

@@ -359,14 +359,25 @@ class RegisterBlock(wiring.Component):
             for half in range(counter.width // WORD_WIDTH):
                 index = counters.names.index(counter.name)
                 counter_words[counter.offset + 4 * half] = (index, half)
+        # Most counters stand one behind the other, two words each, and need no table.
+        first = COUNTERS[0].offset
+        assert first % 8 == 0, "the first counter is not aligned"
+        end = first
+        while counter_words.get(end) == divmod((end - first) // 4, 2):
+            counter_words.pop(end)
+            end += 4
         low_bits = bits_for(max(register.offset + register.stride * register.count
                                 for register in REGISTERS.values()))
-        with m.If(address[low_bits:] == 0), m.Switch(address[:low_bits]):
+        with m.If((address >= first) & (address < end)):
+            m.d.comb += counters.index.eq(address[3:low_bits] - first // 8)
+            m.d.sync += [is_counter.eq(address[:2] == 0), high_half.eq(address[2])]
+        with m.Elif(address[low_bits:] == 0), m.Switch(address[:low_bits]):
             for name, register in REGISTERS.items():
                 counts = self._config.plans if register.stride else register.count
                 for index in range(counts):
                     offset = register.offset + index * register.stride
-                    if offset in counter_words or register.access == "wo":
+                    if (first <= offset < end or offset in counter_words
+                            or register.access == "wo"):
                         continue
                     with m.Case(offset):
                         if name == "TILE_STATE":
