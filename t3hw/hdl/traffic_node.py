@@ -4,7 +4,7 @@ from amaranth import Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from .amba import AxiLitePorts, AxiPorts, AxiStreamPorts
+from .amba import AxiLitePorts, AxiPorts
 from .axi_select import AxiSelect
 from .axil_split import AxilSplit
 from .collective_engine import CollectiveEngine

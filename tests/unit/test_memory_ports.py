@@ -7,16 +7,17 @@ from amaranth.back import rtlil
 
 from t3hw.config import NodeConfig
 from t3hw.hdl.node import Node
+from t3hw.hdl.traffic_node import TrafficNode
 
 #: A cell of a memory's port in RTLIL: kind, and all its parameters.
 _PORT = re.compile(r"cell \$mem(rd|wr)_v2 .*?\n(.*?)\n *end\b", re.S)
 
 
-@pytest.mark.parametrize("memory", ["builtin", "axi"])
-def test_every_read_port_has_a_clock(memory):
+@pytest.mark.parametrize("memory, kind", [("builtin", TrafficNode), ("axi", Node)])
+def test_every_read_port_has_a_clock(memory, kind):
     """A read port without one, with a register behind it, can lose its data in block RAM."""
     config = NodeConfig.preset("tiny").replace(memory=memory)
-    text = rtlil.convert(Node(config=config), emit_src=False)
+    text = rtlil.convert(kind(config=config), emit_src=False)
     ports = _PORT.findall(text)
     kinds = [kind for kind, _ in ports]
     assert kinds.count("rd") >= 10 and kinds.count("wr") >= 10
