@@ -16,8 +16,8 @@ __all__ = ["DramScheduler", "waiting_access"]
 
 #: An access is old when this many to twice as many cycles have passed since it came.
 AGE_LIMIT = 256
-#: Column commands of a direction at most, while there is work in the other.
-BATCH_LIMIT = 64
+#: Cycles that work in one direction waits for work in the other at most.
+TURN_LIMIT = 64
 #: Accesses of the other direction, as a share of the window, that are worth a change.
 TURN_SHARE = 1 / 4
 
@@ -46,8 +46,8 @@ class DramScheduler(wiring.Component):
       bank has another row open that no access in the window wants any more.
     * *Direction*: it changes to one in which there is work, when there is no access of the current
       one at all; when there is none whose row is open, and the others fill `TURN_SHARE` of the
-      window, or it has been so for as long as it takes to open a row; after `BATCH_LIMIT` column
-      commands; and for an old access.
+      window, or it has been so for as long as it takes to open a row; when there has been work for
+      `TURN_LIMIT` cycles; and for an old access.
     * *Age*: an access that has waited for `AGE_LIMIT` cycles is old. Its bank serves no access of
       another row that is not old itself, so it waits for a bounded time.
 
@@ -202,7 +202,7 @@ class DramScheduler(wiring.Component):
         ]
 
         self._turn(m, writing=writing, direction=direction, valid=valid & ~outside, work=work,
-                   old=old, issued=self.issue.valid)
+                   old=old)
 
         # A free slot, the lowest.
         free = Signal(window)
@@ -292,12 +292,12 @@ class DramScheduler(wiring.Component):
 
         return m
 
-    def _turn(self, m, *, writing, direction, valid, work, old, issued):
+    def _turn(self, m, *, writing, direction, valid, work, old):
         """When the direction changes."""
         window = self._timing.window
         here = Signal(window)
         there = Signal(window)
-        batch = Signal(range(BATCH_LIMIT + 1))
+        due = Signal(range(TURN_LIMIT + 1))
         many = Signal()
         turn = Signal()
         others = Signal(range(window + 1))
@@ -312,7 +312,7 @@ class DramScheduler(wiring.Component):
             turn.eq(there.any() & (
                 ~(valid & direction).any()
                 | ~here.any() & (many | (waited == patience))
-                | (batch == BATCH_LIMIT)
+                | (due == TURN_LIMIT)
                 | (there & old).any() & ~(here & old).any())),
         ]
         with m.If(here.any() | turn):
@@ -322,7 +322,7 @@ class DramScheduler(wiring.Component):
         with m.If(turn):
             m.d.sync += [
                 writing.eq(~writing),
-                batch.eq(0),
+                due.eq(0),
             ]
-        with m.Elif(issued & (batch != BATCH_LIMIT)):
-            m.d.sync += batch.eq(batch + 1)
+        with m.Elif(there.any() & (due != TURN_LIMIT)):
+            m.d.sync += due.eq(due + 1)

@@ -13,7 +13,7 @@ from memory_agents import (BFLOAT16, DMA, FLOAT16, FLOAT32, INT32, LINK, MEMORY_
 from t3hw.config import NodeConfig
 from t3hw.dram import DramTiming
 from t3hw.hdl.dram_memory import DramMemory
-from t3hw.hdl.dram_scheduler import AGE_LIMIT, BATCH_LIMIT
+from t3hw.hdl.dram_scheduler import AGE_LIMIT, TURN_LIMIT
 from t3hw.hdl.memory_controller import MemoryController
 from t3hw.hdl.node import trace_members
 
@@ -206,7 +206,7 @@ def test_an_access_of_the_other_direction_does_not_starve(write):
     timing = SMALL.replace(t_refi="3.9 us")
     reads, commits, *_ = run(PLAIN.replace(dram=timing), accesses)
     came, = (cycle for cycle, answer in reads + commits if answer.source.value == LINK)
-    assert came < 20 + 2 * BATCH_LIMIT
+    assert came < 20 + 2 * TURN_LIMIT
 
 
 def test_updates_are_column_commands_of_their_own():
