@@ -51,6 +51,9 @@ class SublayerRun:
         Of the data.
     check : bool
         Whether to compare the results with the reference, bit for bit.
+    align : int
+        Engines start in cycles that are multiples of this, so that what runs by itself, such as the
+        memory's refresh, is where it was for every other kernel.
     max_cycles : int
         Limit of each phase.
     """
@@ -62,6 +65,7 @@ class SublayerRun:
     dtype: str = "float16"
     seed: int = 1
     check: bool = False
+    align: int = 1
     max_cycles: int = 50_000_000
 
 
@@ -284,9 +288,7 @@ class _Runner:
     def _start(self, kind):
         for node in self.nodes:
             node.clear_counters()
-        # A kernel meets the memory's refresh where every other meets it.
-        interval = self.session.config.dram.tREFI
-        self.session.wait(-self.session.cycle % interval)
+        self.session.wait(-self.session.cycle % self.run.align)
         self.session.write_all(*self.engines[0].start_word(kind))
         return self.session.cycle
 

@@ -513,7 +513,7 @@ def main(argv=None):
     machine = Machine.preset(arguments.machine)
     print(traffic_table(machine), analytic_table(machine),
           band_table(machine, (1, 2, 4, 8, 16, 128)),
-          efficiency_table(machine, (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 1.0)),
+          efficiency_table(machine, [step / 20 for step in range(8, 21)]),
           sep="\n\n")
 
 
