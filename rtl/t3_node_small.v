@@ -1619,8 +1619,8 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .packet__ready(packet__ready),
     .packet__valid(a__valid),
     .\port$5201$0 (\$93 ),
-    .\port$9301$0 (\$94 ),
-    .\port$9303$0 (\$95 ),
+    .\port$9308$0 (\$94 ),
+    .\port$9310$0 (\$95 ),
     .read__payload(burst__payload),
     .read__ready(read__ready),
     .read__valid(burst__valid),
@@ -1682,10 +1682,10 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .clk(clk),
     .fixed(fixed),
     .fixed_threshold(fixed_threshold),
-    .\port$9206$0 (plans[0]),
-    .\port$9206$25 (plans[25]),
-    .\port$9206$50 (plans[50]),
-    .\port$9206$75 (plans[75]),
+    .\port$9213$0 (plans[0]),
+    .\port$9213$25 (plans[25]),
+    .\port$9213$50 (plans[50]),
+    .\port$9213$75 (plans[75]),
     .rst(rst),
     .status(\status$340 ),
     .store(store),
@@ -1705,8 +1705,8 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .o__ready(\o__ready$281 ),
     .o__valid(\dma__valid$283 ),
     .\port$5201$0 (\$93 ),
-    .\port$9301$0 (\$94 ),
-    .\port$9303$0 (\$95 ),
+    .\port$9308$0 (\$94 ),
+    .\port$9310$0 (\$95 ),
     .rst(rst)
   );
   \t3_node_small.plan_state  plan_state (
@@ -6483,7 +6483,7 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
   wire \$11 ;
   wire \$12 ;
   wire \$13 ;
-  wire [17:0] \$14 ;
+  wire \$14 ;
   wire \$15 ;
   wire \$16 ;
   wire \$17 ;
@@ -6492,64 +6492,22 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
   wire \$2 ;
   wire \$20 ;
   wire \$21 ;
-  wire \$22 ;
-  wire \$23 ;
-  wire \$24 ;
-  wire \$25 ;
-  wire \$26 ;
-  wire \$27 ;
-  wire \$28 ;
-  wire \$29 ;
+  reg [16:0] \$22 ;
+  reg \$23 ;
+  reg [148:0] \$24 ;
+  reg \$25 ;
+  reg [74:0] \$26 ;
+  reg \$27 ;
+  reg [67:0] \$28 ;
+  reg \$29 ;
   wire \$3 ;
-  wire \$30 ;
-  wire \$31 ;
-  wire \$32 ;
-  wire \$33 ;
-  wire \$34 ;
-  wire \$35 ;
-  wire \$36 ;
-  wire \$37 ;
-  wire \$38 ;
-  wire [3:0] \$39 ;
+  reg [67:0] \$30 ;
   wire \$4 ;
-  wire [63:0] \$40 ;
-  wire [63:0] \$41 ;
-  wire \$42 ;
-  wire \$43 ;
-  wire [7:0] \$44 ;
-  wire [1:0] \$45 ;
-  wire [1:0] \$46 ;
-  wire [2:0] \$47 ;
-  wire [1:0] \$48 ;
-  wire [1:0] \$49 ;
   wire \$5 ;
-  wire [2:0] \$50 ;
-  wire [3:0] \$51 ;
-  wire [3:0] \$52 ;
-  reg [16:0] \$53 ;
-  reg \$54 ;
-  reg [148:0] \$55 ;
-  reg [13:0] \$56 ;
-  reg [13:0] \$57 ;
-  reg [13:0] \$58 ;
-  reg [13:0] \$59 ;
   wire \$6 ;
-  reg [13:0] \$60 ;
-  reg [13:0] \$61 ;
-  reg [13:0] \$62 ;
-  reg [13:0] \$63 ;
-  reg \$64 ;
-  reg [148:0] \$65 ;
-  reg \$66 ;
-  reg \$67 ;
-  reg [74:0] \$68 ;
-  reg \$69 ;
   wire \$7 ;
-  reg [67:0] \$70 ;
-  reg \$71 ;
-  reg [67:0] \$72 ;
   wire \$8 ;
-  wire \$9 ;
+  wire [17:0] \$9 ;
   input [148:0] access__payload;
   wire [148:0] access__payload;
   wire [3:0] \access__payload.add ;
@@ -6571,12 +6529,7 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
   wire access__ready;
   wire access__valid;
   wire [16:0] age;
-  wire [12:0] array_read__addr;
-  wire [63:0] array_read__data;
-  wire array_read__en;
-  wire [12:0] array_write__addr;
-  wire [63:0] array_write__data;
-  wire [7:0] array_write__en;
+  wire [12:0] beat;
   input clk;
   wire clk;
   output [74:0] commit__payload;
@@ -6608,24 +6561,6 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
   wire [15:0] \error__payload.tile.wg ;
   output error__valid;
   reg error__valid = 1'h0;
-  reg [148:0] found = 149'h00000000000000000000000000000000000000;
-  wire [3:0] \found.add ;
-  wire [31:0] \found.address ;
-  wire [63:0] \found.data ;
-  wire [1:0] \found.dtype ;
-  wire \found.last ;
-  wire [1:0] \found.source ;
-  wire [7:0] \found.strobe ;
-  wire [2:0] \found.tag ;
-  wire [31:0] \found.tile ;
-  wire [1:0] \found.tile.plan ;
-  wire [9:0] \found.tile.slot ;
-  wire \found.tile.tracked ;
-  wire [2:0] \found.tile.wf ;
-  wire [15:0] \found.tile.wg ;
-  wire \found.write ;
-  reg found_outside = 1'h0;
-  reg found_valid = 1'h0;
   reg [148:0] head = 149'h00000000000000000000000000000000000000;
   wire [3:0] \head.add ;
   wire [31:0] \head.address ;
@@ -6644,27 +6579,24 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
   wire \head.write ;
   reg head_valid = 1'h0;
   wire [165:0] i__payload;
-  wire [217:0] \i__payload$42 ;
-  wire [3:0] \i__payload$42.add ;
-  wire [1:0] \i__payload$42.dtype ;
-  wire [83:0] \i__payload$42.meta ;
-  wire [74:0] \i__payload$42.meta.commit ;
-  wire [31:0] \i__payload$42.meta.commit.address ;
-  wire [3:0] \i__payload$42.meta.commit.bytes ;
-  wire \i__payload$42.meta.commit.error ;
-  wire \i__payload$42.meta.commit.last ;
-  wire [1:0] \i__payload$42.meta.commit.source ;
-  wire [2:0] \i__payload$42.meta.commit.tag ;
-  wire [31:0] \i__payload$42.meta.commit.tile ;
-  wire [1:0] \i__payload$42.meta.commit.tile.plan ;
-  wire [9:0] \i__payload$42.meta.commit.tile.slot ;
-  wire \i__payload$42.meta.commit.tile.tracked ;
-  wire [2:0] \i__payload$42.meta.commit.tile.wf ;
-  wire [15:0] \i__payload$42.meta.commit.tile.wg ;
-  wire [7:0] \i__payload$42.meta.strobe ;
-  wire \i__payload$42.meta.write ;
-  wire [63:0] \i__payload$42.new ;
-  wire [63:0] \i__payload$42.old ;
+  (* init = 149'h00000000000000000000000000000000000000 *)
+  wire [148:0] \i__payload$32 ;
+  wire [148:0] \i__payload$32.access ;
+  wire [3:0] \i__payload$32.access.add ;
+  wire [31:0] \i__payload$32.access.address ;
+  wire [63:0] \i__payload$32.access.data ;
+  wire [1:0] \i__payload$32.access.dtype ;
+  wire \i__payload$32.access.last ;
+  wire [1:0] \i__payload$32.access.source ;
+  wire [7:0] \i__payload$32.access.strobe ;
+  wire [2:0] \i__payload$32.access.tag ;
+  wire [31:0] \i__payload$32.access.tile ;
+  wire [1:0] \i__payload$32.access.tile.plan ;
+  wire [9:0] \i__payload$32.access.tile.slot ;
+  wire \i__payload$32.access.tile.tracked ;
+  wire [2:0] \i__payload$32.access.tile.wf ;
+  wire [15:0] \i__payload$32.access.tile.wg ;
+  wire \i__payload$32.access.write ;
   wire [148:0] \i__payload.access ;
   wire [3:0] \i__payload.access.add ;
   wire [31:0] \i__payload.access.address ;
@@ -6685,33 +6617,34 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
   wire i__ready;
   input i__valid;
   wire i__valid;
-  (* init = 1'h0 *)
-  wire \i__valid$41 ;
+  wire \i__valid$31 ;
   wire issue;
+  wire [13:0] \issue$30 ;
+  wire [12:0] \issue$30.beat ;
+  wire \issue$30.valid ;
   input [15:0] latency;
   wire [15:0] latency;
   output [7:0] level;
   wire [7:0] level;
+  wire [7:0] match;
   reg [16:0] now = 17'h00000;
   wire [165:0] o__payload;
-  wire [147:0] \o__payload$22 ;
-  wire [63:0] \o__payload$22.data ;
-  wire [83:0] \o__payload$22.meta ;
-  wire [74:0] \o__payload$22.meta.commit ;
-  wire [31:0] \o__payload$22.meta.commit.address ;
-  wire [3:0] \o__payload$22.meta.commit.bytes ;
-  wire \o__payload$22.meta.commit.error ;
-  wire \o__payload$22.meta.commit.last ;
-  wire [1:0] \o__payload$22.meta.commit.source ;
-  wire [2:0] \o__payload$22.meta.commit.tag ;
-  wire [31:0] \o__payload$22.meta.commit.tile ;
-  wire [1:0] \o__payload$22.meta.commit.tile.plan ;
-  wire [9:0] \o__payload$22.meta.commit.tile.slot ;
-  wire \o__payload$22.meta.commit.tile.tracked ;
-  wire [2:0] \o__payload$22.meta.commit.tile.wf ;
-  wire [15:0] \o__payload$22.meta.commit.tile.wg ;
-  wire [7:0] \o__payload$22.meta.strobe ;
-  wire \o__payload$22.meta.write ;
+  wire [139:0] \o__payload$11 ;
+  wire [74:0] \o__payload$11.commit ;
+  wire [31:0] \o__payload$11.commit.address ;
+  wire [3:0] \o__payload$11.commit.bytes ;
+  wire \o__payload$11.commit.error ;
+  wire \o__payload$11.commit.last ;
+  wire [1:0] \o__payload$11.commit.source ;
+  wire [2:0] \o__payload$11.commit.tag ;
+  wire [31:0] \o__payload$11.commit.tile ;
+  wire [1:0] \o__payload$11.commit.tile.plan ;
+  wire [9:0] \o__payload$11.commit.tile.slot ;
+  wire \o__payload$11.commit.tile.tracked ;
+  wire [2:0] \o__payload$11.commit.tile.wf ;
+  wire [15:0] \o__payload$11.commit.tile.wg ;
+  wire [63:0] \o__payload$11.data ;
+  wire \o__payload$11.write ;
   wire [148:0] \o__payload.access ;
   wire [3:0] \o__payload.access.add ;
   wire [31:0] \o__payload.access.address ;
@@ -6730,9 +6663,8 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
   wire \o__payload.access.write ;
   wire [16:0] \o__payload.entered ;
   wire o__ready;
-  wire \o__ready$44 ;
   wire o__valid;
-  wire \o__valid$21 ;
+  wire \o__valid$10 ;
   wire [15:0] occupancy;
   output [67:0] read__payload;
   reg [67:0] read__payload = 68'h00000000000000000;
@@ -6744,165 +6676,54 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
   reg read__valid = 1'h0;
   input rst;
   wire rst;
-  reg [13:0] way_0 = 14'h0000;
-  wire [12:0] \way_0.beat ;
-  wire \way_0.write ;
-  reg [13:0] way_1 = 14'h0000;
-  wire [12:0] \way_1.beat ;
-  wire \way_1.write ;
-  reg [13:0] way_2 = 14'h0000;
-  wire [12:0] \way_2.beat ;
-  wire \way_2.write ;
-  reg [13:0] way_3 = 14'h0000;
-  wire [12:0] \way_3.beat ;
-  wire \way_3.write ;
-  reg [13:0] way_4 = 14'h0000;
-  wire [12:0] \way_4.beat ;
-  wire \way_4.write ;
-  reg [13:0] way_5 = 14'h0000;
-  wire [12:0] \way_5.beat ;
-  wire \way_5.write ;
-  reg [13:0] way_6 = 14'h0000;
-  wire [12:0] \way_6.beat ;
-  wire \way_6.write ;
-  reg [13:0] way_7 = 14'h0000;
-  wire [12:0] \way_7.beat ;
-  wire \way_7.write ;
-  reg [63:0] array [8191:0];
-`ifndef SYNTHESIS
-  integer array_word;
-  initial for (array_word = 0; array_word <= 8191; array_word = array_word + 1) array [array_word] = 0;
-`endif
-  always @(posedge clk) begin
-    if (array_write__en[0])
-      array[\o__payload$22 [99:87]][7:0] <= \o__payload$22 [7:0];
-    if (array_write__en[1])
-      array[\o__payload$22 [99:87]][15:8] <= \o__payload$22 [15:8];
-    if (array_write__en[2])
-      array[\o__payload$22 [99:87]][23:16] <= \o__payload$22 [23:16];
-    if (array_write__en[3])
-      array[\o__payload$22 [99:87]][31:24] <= \o__payload$22 [31:24];
-    if (array_write__en[4])
-      array[\o__payload$22 [99:87]][39:32] <= \o__payload$22 [39:32];
-    if (array_write__en[5])
-      array[\o__payload$22 [99:87]][47:40] <= \o__payload$22 [47:40];
-    if (array_write__en[6])
-      array[\o__payload$22 [99:87]][55:48] <= \o__payload$22 [55:48];
-    if (array_write__en[7])
-      array[\o__payload$22 [99:87]][63:56] <= \o__payload$22 [63:56];
-  end
-  reg [63:0] _0_;
-`ifndef SYNTHESIS
-  initial _0_ = 0;
-`endif
-  always @(posedge clk) begin
-    if (issue) begin
-      _0_ <= array[head[28:16]];
-    end
-  end
-  assign array_read__data = _0_;
-  assign \$26  = way_4[0] & \$25 ;
-  assign \$27  = way_5[13:1] == head[28:16];
-  assign \$28  = way_5[0] & \$27 ;
-  assign \$29  = way_6[13:1] == head[28:16];
-  assign \$30  = way_6[0] & \$29 ;
-  assign \$31  = way_7[13:1] == head[28:16];
-  assign \$32  = way_7[0] & \$31 ;
-  assign \$33  = | { \$32 , \$30 , \$28 , \$26 , \$24 , \$22 , \$20 , \$18  };
-  assign \$34  = ~ head[0];
-  assign \$35  = | head[4:1];
-  assign \$36  = \$34  | \$35 ;
-  assign \$37  = \$33  & \$36 ;
-  assign \$38  = ~ \$37 ;
-  assign issue = head_valid & \$38 ;
-  assign \$39  = found[0] ? found[4:1] : 4'h0;
-  assign \$40  = found_outside ? 64'h0000000000000000 : array_read__data;
-  assign \$41  = found[0] ? found[108:45] : \$40 ;
-  assign \$42  = ~ found_outside;
-  assign \$43  = found[0] & \$42 ;
-  assign \$44  = \$43  ? found[116:109] : 8'h00;
-  assign \$45  = found[109] + found[110];
-  assign \$46  = found[111] + found[112];
-  assign \$47  = \$45  + \$46 ;
-  assign \$48  = found[113] + found[114];
-  assign \$49  = found[115] + found[116];
-  assign \$50  = \$48  + \$49 ;
-  assign \$51  = \$47  + \$50 ;
-  assign \$52  = found_outside ? 4'h0 : \$51 ;
-  assign array_write__en = \o__valid$21  ? \o__payload$22 [72:65] : 8'h00;
-  always @(posedge clk)
-    now <= \$53 ;
-  always @(posedge clk)
-    head_valid <= \$54 ;
-  always @(posedge clk)
-    head <= \$55 ;
-  always @(posedge clk)
-    way_0 <= \$56 ;
-  always @(posedge clk)
-    way_1 <= \$57 ;
-  always @(posedge clk)
-    way_2 <= \$58 ;
-  always @(posedge clk)
-    way_3 <= \$59 ;
-  always @(posedge clk)
-    way_4 <= \$60 ;
-  always @(posedge clk)
-    way_5 <= \$61 ;
-  always @(posedge clk)
-    way_6 <= \$62 ;
-  always @(posedge clk)
-    way_7 <= \$63 ;
-  always @(posedge clk)
-    found_valid <= \$64 ;
-  always @(posedge clk)
-    found <= \$65 ;
-  always @(posedge clk)
-    found_outside <= \$66 ;
-  always @(posedge clk)
-    commit__valid <= \$67 ;
-  always @(posedge clk)
-    commit__payload <= \$68 ;
-  always @(posedge clk)
-    read__valid <= \$69 ;
-  always @(posedge clk)
-    read__payload <= \$70 ;
-  always @(posedge clk)
-    error__valid <= \$71 ;
-  always @(posedge clk)
-    error__payload <= \$72 ;
   assign \$1  = now + 1'h1;
   assign \$2  = ~ head_valid;
   assign \$3  = \$2  | issue;
   assign \$4  = o__valid & due;
-  assign \$5  = issue & head[0];
-  assign \$6  = | head[44:29];
-  assign \$7  = ~ \$6 ;
-  assign \$8  = \$5  & \$7 ;
-  assign \$9  = | head[44:29];
-  assign \$10  = \o__valid$21  & \o__payload$22 [64];
-  assign \$11  = ~ \o__payload$22 [64];
-  assign \$12  = \o__valid$21  & \$11 ;
-  assign \$13  = \o__valid$21  & \o__payload$22 [79];
-  assign \$14  = now - o__payload[165:149];
-  assign due = \$14 [16:0] > latency;
-  assign \$15  = ~ head_valid;
-  assign \$16  = \$15  | issue;
-  assign o__ready = due & \$16 ;
-  assign \$17  = way_0[13:1] == head[28:16];
-  assign \$18  = way_0[0] & \$17 ;
-  assign \$19  = way_1[13:1] == head[28:16];
-  assign \$20  = way_1[0] & \$19 ;
-  assign \$21  = way_2[13:1] == head[28:16];
-  assign \$22  = way_2[0] & \$21 ;
-  assign \$23  = way_3[13:1] == head[28:16];
-  assign \$24  = way_3[0] & \$23 ;
-  assign \$25  = way_4[13:1] == head[28:16];
-  \t3_node_small.controller.memory.adder  adder (
+  assign \$5  = \o__valid$10  & \o__payload$11 [0];
+  assign \$6  = ~ \o__payload$11 [0];
+  assign \$7  = \o__valid$10  & \$6 ;
+  assign \$8  = \o__valid$10  & \o__payload$11 [71];
+  assign \$9  = now - o__payload[165:149];
+  assign due = \$9 [16:0] > latency;
+  assign \$10  = ~ head_valid;
+  assign \$11  = \$10  | issue;
+  assign o__ready = due & \$11 ;
+  assign \$12  = | match;
+  assign \$13  = ~ head[0];
+  assign \$14  = | head[4:1];
+  assign \$15  = \$13  | \$14 ;
+  assign \$16  = \$12  & \$15 ;
+  assign \$17  = ~ \$16 ;
+  assign issue = head_valid & \$17 ;
+  assign \$18  = issue & head[0];
+  assign \$19  = | head[44:29];
+  assign \$20  = ~ \$19 ;
+  assign \$21  = \$18  & \$20 ;
+  always @(posedge clk)
+    now <= \$22 ;
+  always @(posedge clk)
+    head_valid <= \$23 ;
+  always @(posedge clk)
+    head <= \$24 ;
+  always @(posedge clk)
+    commit__valid <= \$25 ;
+  always @(posedge clk)
+    commit__payload <= \$26 ;
+  always @(posedge clk)
+    read__valid <= \$27 ;
+  always @(posedge clk)
+    read__payload <= \$28 ;
+  always @(posedge clk)
+    error__valid <= \$29 ;
+  always @(posedge clk)
+    error__payload <= \$30 ;
+  \t3_node_small.controller.memory.array  array (
     .clk(clk),
-    .i__payload(\i__payload$42 ),
-    .i__valid(found_valid),
-    .o__payload(\o__payload$22 ),
-    .o__valid(\o__valid$21 ),
+    .i__payload(head),
+    .\o__payload$17 (\o__payload$11 ),
+    .o__valid(\o__valid$10 ),
+    .read__en(issue),
     .rst(rst)
   );
   \t3_node_small.controller.memory.delay  delay (
@@ -6916,168 +6737,94 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
     .rst(rst),
     .write__data(i__payload)
   );
+  \t3_node_small.controller.memory.under_way  under_way (
+    .beat(head[28:16]),
+    .clk(clk),
+    .issue(\issue$30 ),
+    .match(match),
+    .rst(rst)
+  );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$53  = \$1 [16:0];
+    \$22  = \$1 [16:0];
     if (rst) begin
-      \$53  = 17'h00000;
+      \$22  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$54  = head_valid;
+    \$23  = head_valid;
     if (\$3 ) begin
-      \$54  = \$4 ;
+      \$23  = \$4 ;
     end
     if (rst) begin
-      \$54  = 1'h0;
+      \$23  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$55  = head;
+    \$24  = head;
     if (\$3 ) begin
-      \$55  = o__payload[148:0];
+      \$24  = o__payload[148:0];
     end
     if (rst) begin
-      \$55  = 149'h00000000000000000000000000000000000000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$56 [0] = \$8 ;
-    \$56 [13:1] = head[28:16];
-    if (rst) begin
-      \$56  = 14'h0000;
+      \$24  = 149'h00000000000000000000000000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$57  = way_0;
+    \$25  = \$5 ;
     if (rst) begin
-      \$57  = 14'h0000;
+      \$25  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$58  = way_1;
+    \$26  = \o__payload$11 [139:65];
     if (rst) begin
-      \$58  = 14'h0000;
+      \$26  = 75'h0000000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$59  = way_2;
+    \$27  = \$7 ;
     if (rst) begin
-      \$59  = 14'h0000;
+      \$27  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$60  = way_3;
+    \$28 [67:4] = \o__payload$11 [64:1];
+    \$28 [1:0] = \o__payload$11 [66:65];
+    \$28 [2] = \o__payload$11 [70];
+    \$28 [3] = \o__payload$11 [71];
     if (rst) begin
-      \$60  = 14'h0000;
+      \$28  = 68'h00000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$61  = way_4;
+    \$29  = \$8 ;
     if (rst) begin
-      \$61  = 14'h0000;
+      \$29  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$62  = way_5;
+    \$30 [3:0] = 4'h8;
+    \$30 [35:4] = \o__payload$11 [107:76];
+    \$30 [67:36] = \o__payload$11 [139:108];
     if (rst) begin
-      \$62  = 14'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$63  = way_6;
-    if (rst) begin
-      \$63  = 14'h0000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$64  = issue;
-    if (rst) begin
-      \$64  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$65  = head;
-    if (rst) begin
-      \$65  = 149'h00000000000000000000000000000000000000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$66  = \$9 ;
-    if (rst) begin
-      \$66  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$67  = \$10 ;
-    if (rst) begin
-      \$67  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$68  = \o__payload$22 [147:73];
-    if (rst) begin
-      \$68  = 75'h0000000000000000000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$69  = \$12 ;
-    if (rst) begin
-      \$69  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$70 [67:4] = \o__payload$22 [63:0];
-    \$70 [1:0] = \o__payload$22 [74:73];
-    \$70 [2] = \o__payload$22 [78];
-    \$70 [3] = \o__payload$22 [79];
-    if (rst) begin
-      \$70  = 68'h00000000000000000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$71  = \$13 ;
-    if (rst) begin
-      \$71  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$9 ) begin end
-    \$72 [3:0] = 4'h8;
-    \$72 [35:4] = \o__payload$22 [115:84];
-    \$72 [67:36] = \o__payload$22 [147:116];
-    if (rst) begin
-      \$72  = 68'h00000000000000000;
+      \$30  = 68'h00000000000000000;
     end
   end
   assign access__valid = i__valid;
   assign i__ready = access__ready;
-  assign age = \$14 [16:0];
+  assign age = \$9 [16:0];
   assign occupancy = { 8'h00, level };
-  assign array_read__addr = head[28:16];
-  assign array_read__en = issue;
-  assign \i__valid$41  = found_valid;
-  assign \o__ready$44  = 1'h1;
-  assign array_write__addr = \o__payload$22 [99:87];
-  assign array_write__data = \o__payload$22 [63:0];
+  assign beat = head[28:16];
+  assign \i__valid$31  = issue;
+  assign \i__payload$32  = head;
   assign \head.write  = head[0];
   assign \head.add  = head[4:1];
   assign \head.dtype  = head[6:5];
@@ -7110,54 +6857,21 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
   assign \o__payload.access.tile.wg  = o__payload[145:130];
   assign \o__payload.access.tile.wf  = o__payload[148:146];
   assign \o__payload.entered  = o__payload[165:149];
-  assign \way_0.write  = way_0[0];
-  assign \way_0.beat  = way_0[13:1];
-  assign \way_1.write  = way_1[0];
-  assign \way_1.beat  = way_1[13:1];
-  assign \way_2.write  = way_2[0];
-  assign \way_2.beat  = way_2[13:1];
-  assign \way_3.write  = way_3[0];
-  assign \way_3.beat  = way_3[13:1];
-  assign \way_4.write  = way_4[0];
-  assign \way_4.beat  = way_4[13:1];
-  assign \way_5.write  = way_5[0];
-  assign \way_5.beat  = way_5[13:1];
-  assign \way_6.write  = way_6[0];
-  assign \way_6.beat  = way_6[13:1];
-  assign \way_7.write  = way_7[0];
-  assign \way_7.beat  = way_7[13:1];
-  assign \found.write  = found[0];
-  assign \found.add  = found[4:1];
-  assign \found.dtype  = found[6:5];
-  assign \found.source  = found[8:7];
-  assign \found.tag  = found[11:9];
-  assign \found.last  = found[12];
-  assign \found.address  = found[44:13];
-  assign \found.data  = found[108:45];
-  assign \found.strobe  = found[116:109];
-  assign \found.tile  = found[148:117];
-  assign \found.tile.tracked  = found[117];
-  assign \found.tile.plan  = found[119:118];
-  assign \found.tile.slot  = found[129:120];
-  assign \found.tile.wg  = found[145:130];
-  assign \found.tile.wf  = found[148:146];
-  assign \o__payload$22.data  = \o__payload$22 [63:0];
-  assign \o__payload$22.meta  = \o__payload$22 [147:64];
-  assign \o__payload$22.meta.write  = \o__payload$22 [64];
-  assign \o__payload$22.meta.strobe  = \o__payload$22 [72:65];
-  assign \o__payload$22.meta.commit  = \o__payload$22 [147:73];
-  assign \o__payload$22.meta.commit.source  = \o__payload$22 [74:73];
-  assign \o__payload$22.meta.commit.tag  = \o__payload$22 [77:75];
-  assign \o__payload$22.meta.commit.last  = \o__payload$22 [78];
-  assign \o__payload$22.meta.commit.error  = \o__payload$22 [79];
-  assign \o__payload$22.meta.commit.bytes  = \o__payload$22 [83:80];
-  assign \o__payload$22.meta.commit.address  = \o__payload$22 [115:84];
-  assign \o__payload$22.meta.commit.tile  = \o__payload$22 [147:116];
-  assign \o__payload$22.meta.commit.tile.tracked  = \o__payload$22 [116];
-  assign \o__payload$22.meta.commit.tile.plan  = \o__payload$22 [118:117];
-  assign \o__payload$22.meta.commit.tile.slot  = \o__payload$22 [128:119];
-  assign \o__payload$22.meta.commit.tile.wg  = \o__payload$22 [144:129];
-  assign \o__payload$22.meta.commit.tile.wf  = \o__payload$22 [147:145];
+  assign \o__payload$11.write  = \o__payload$11 [0];
+  assign \o__payload$11.data  = \o__payload$11 [64:1];
+  assign \o__payload$11.commit  = \o__payload$11 [139:65];
+  assign \o__payload$11.commit.source  = \o__payload$11 [66:65];
+  assign \o__payload$11.commit.tag  = \o__payload$11 [69:67];
+  assign \o__payload$11.commit.last  = \o__payload$11 [70];
+  assign \o__payload$11.commit.error  = \o__payload$11 [71];
+  assign \o__payload$11.commit.bytes  = \o__payload$11 [75:72];
+  assign \o__payload$11.commit.address  = \o__payload$11 [107:76];
+  assign \o__payload$11.commit.tile  = \o__payload$11 [139:108];
+  assign \o__payload$11.commit.tile.tracked  = \o__payload$11 [108];
+  assign \o__payload$11.commit.tile.plan  = \o__payload$11 [110:109];
+  assign \o__payload$11.commit.tile.slot  = \o__payload$11 [120:111];
+  assign \o__payload$11.commit.tile.wg  = \o__payload$11 [136:121];
+  assign \o__payload$11.commit.tile.wf  = \o__payload$11 [139:137];
   assign \commit__payload.source  = commit__payload[1:0];
   assign \commit__payload.tag  = commit__payload[4:2];
   assign \commit__payload.last  = commit__payload[5];
@@ -7214,46 +6928,358 @@ module \t3_node_small.controller.memory (rst, access__ready, i__valid, access__p
   assign \access__payload.tile.slot  = access__payload[129:120];
   assign \access__payload.tile.wg  = access__payload[145:130];
   assign \access__payload.tile.wf  = access__payload[148:146];
-  assign \i__payload$42.dtype  = \i__payload$42 [1:0];
-  assign \i__payload$42.add  = \i__payload$42 [5:2];
-  assign \i__payload$42.old  = \i__payload$42 [69:6];
-  assign \i__payload$42.new  = \i__payload$42 [133:70];
-  assign \i__payload$42.meta  = \i__payload$42 [217:134];
-  assign \i__payload$42.meta.write  = \i__payload$42 [134];
-  assign \i__payload$42.meta.strobe  = \i__payload$42 [142:135];
-  assign \i__payload$42.meta.commit  = \i__payload$42 [217:143];
-  assign \i__payload$42.meta.commit.source  = \i__payload$42 [144:143];
-  assign \i__payload$42.meta.commit.tag  = \i__payload$42 [147:145];
-  assign \i__payload$42.meta.commit.last  = \i__payload$42 [148];
-  assign \i__payload$42.meta.commit.error  = \i__payload$42 [149];
-  assign \i__payload$42.meta.commit.bytes  = \i__payload$42 [153:150];
-  assign \i__payload$42.meta.commit.address  = \i__payload$42 [185:154];
-  assign \i__payload$42.meta.commit.tile  = \i__payload$42 [217:186];
-  assign \i__payload$42.meta.commit.tile.tracked  = \i__payload$42 [186];
-  assign \i__payload$42.meta.commit.tile.plan  = \i__payload$42 [188:187];
-  assign \i__payload$42.meta.commit.tile.slot  = \i__payload$42 [198:189];
-  assign \i__payload$42.meta.commit.tile.wg  = \i__payload$42 [214:199];
-  assign \i__payload$42.meta.commit.tile.wf  = \i__payload$42 [217:215];
-  assign \i__payload$42 [217:186] = found[148:117];
-  assign \i__payload$42 [185:154] = found[44:13];
-  assign \i__payload$42 [148] = found[12];
-  assign \i__payload$42 [147:145] = found[11:9];
-  assign \i__payload$42 [144:143] = found[8:7];
-  assign \i__payload$42 [149] = found_outside;
-  assign \i__payload$42 [153:150] = \$52 ;
-  assign \i__payload$42 [142:135] = \$44 ;
-  assign \i__payload$42 [134] = found[0];
-  assign \i__payload$42 [133:70] = \$41 ;
-  assign \i__payload$42 [69:6] = array_read__data;
-  assign \i__payload$42 [5:2] = \$39 ;
-  assign \i__payload$42 [1:0] = found[6:5];
+  assign \issue$30.valid  = \issue$30 [0];
+  assign \issue$30.beat  = \issue$30 [13:1];
+  assign \i__payload$32.access  = head;
+  assign \i__payload$32.access.write  = head[0];
+  assign \i__payload$32.access.add  = head[4:1];
+  assign \i__payload$32.access.dtype  = head[6:5];
+  assign \i__payload$32.access.source  = head[8:7];
+  assign \i__payload$32.access.tag  = head[11:9];
+  assign \i__payload$32.access.last  = head[12];
+  assign \i__payload$32.access.address  = head[44:13];
+  assign \i__payload$32.access.data  = head[108:45];
+  assign \i__payload$32.access.strobe  = head[116:109];
+  assign \i__payload$32.access.tile  = head[148:117];
+  assign \i__payload$32.access.tile.tracked  = head[117];
+  assign \i__payload$32.access.tile.plan  = head[119:118];
+  assign \i__payload$32.access.tile.slot  = head[129:120];
+  assign \i__payload$32.access.tile.wg  = head[145:130];
+  assign \i__payload$32.access.tile.wf  = head[148:146];
+  assign \issue$30 [13:1] = head[28:16];
+  assign \issue$30 [0] = \$21 ;
   assign i__payload[165:149] = now;
   assign i__payload[148:0] = access__payload;
 endmodule
 
-module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__valid, o__payload, clk);
+module \t3_node_small.controller.memory.array (rst, read__en, i__payload, \o__payload$17 , o__valid, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$10 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$10 <= 1'b0;
+  wire [3:0] \$1 ;
+  wire [1:0] \$10 ;
+  wire [1:0] \$11 ;
+  wire [2:0] \$12 ;
+  wire [3:0] \$13 ;
+  wire [3:0] \$14 ;
+  wire \$15 ;
+  reg \$16 ;
+  reg [148:0] \$17 ;
+  reg \$18 ;
+  wire [63:0] \$2 ;
+  wire [63:0] \$3 ;
+  wire \$4 ;
+  wire \$5 ;
+  wire [7:0] \$6 ;
+  wire [1:0] \$7 ;
+  wire [1:0] \$8 ;
+  wire [2:0] \$9 ;
+  input clk;
+  wire clk;
+  reg [148:0] found = 149'h00000000000000000000000000000000000000;
+  wire [148:0] \found.access ;
+  wire [3:0] \found.access.add ;
+  wire [31:0] \found.access.address ;
+  wire [63:0] \found.access.data ;
+  wire [1:0] \found.access.dtype ;
+  wire \found.access.last ;
+  wire [1:0] \found.access.source ;
+  wire [7:0] \found.access.strobe ;
+  wire [2:0] \found.access.tag ;
+  wire [31:0] \found.access.tile ;
+  wire [1:0] \found.access.tile.plan ;
+  wire [9:0] \found.access.tile.slot ;
+  wire \found.access.tile.tracked ;
+  wire [2:0] \found.access.tile.wf ;
+  wire [15:0] \found.access.tile.wg ;
+  wire \found.access.write ;
+  (* init = 1'h0 *)
+  wire found_valid;
+  input [148:0] i__payload;
+  wire [148:0] i__payload;
+  wire [217:0] \i__payload$6 ;
+  wire [3:0] \i__payload$6.add ;
+  wire [1:0] \i__payload$6.dtype ;
+  wire [83:0] \i__payload$6.meta ;
+  wire [74:0] \i__payload$6.meta.commit ;
+  wire [31:0] \i__payload$6.meta.commit.address ;
+  wire [3:0] \i__payload$6.meta.commit.bytes ;
+  wire \i__payload$6.meta.commit.error ;
+  wire \i__payload$6.meta.commit.last ;
+  wire [1:0] \i__payload$6.meta.commit.source ;
+  wire [2:0] \i__payload$6.meta.commit.tag ;
+  wire [31:0] \i__payload$6.meta.commit.tile ;
+  wire [1:0] \i__payload$6.meta.commit.tile.plan ;
+  wire [9:0] \i__payload$6.meta.commit.tile.slot ;
+  wire \i__payload$6.meta.commit.tile.tracked ;
+  wire [2:0] \i__payload$6.meta.commit.tile.wf ;
+  wire [15:0] \i__payload$6.meta.commit.tile.wg ;
+  wire [7:0] \i__payload$6.meta.strobe ;
+  wire \i__payload$6.meta.write ;
+  wire [63:0] \i__payload$6.new ;
+  wire [63:0] \i__payload$6.old ;
+  wire [148:0] \i__payload.access ;
+  wire [3:0] \i__payload.access.add ;
+  wire [31:0] \i__payload.access.address ;
+  wire [63:0] \i__payload.access.data ;
+  wire [1:0] \i__payload.access.dtype ;
+  wire \i__payload.access.last ;
+  wire [1:0] \i__payload.access.source ;
+  wire [7:0] \i__payload.access.strobe ;
+  wire [2:0] \i__payload.access.tag ;
+  wire [31:0] \i__payload.access.tile ;
+  wire [1:0] \i__payload.access.tile.plan ;
+  wire [9:0] \i__payload.access.tile.slot ;
+  wire \i__payload.access.tile.tracked ;
+  wire [2:0] \i__payload.access.tile.wf ;
+  wire [15:0] \i__payload.access.tile.wg ;
+  wire \i__payload.access.write ;
+  wire i__valid;
+  reg \i__valid$4  = 1'h0;
+  wire [147:0] o__payload;
+  output [139:0] \o__payload$17 ;
+  wire [139:0] \o__payload$17 ;
+  wire [74:0] \o__payload$17.commit ;
+  wire [31:0] \o__payload$17.commit.address ;
+  wire [3:0] \o__payload$17.commit.bytes ;
+  wire \o__payload$17.commit.error ;
+  wire \o__payload$17.commit.last ;
+  wire [1:0] \o__payload$17.commit.source ;
+  wire [2:0] \o__payload$17.commit.tag ;
+  wire [31:0] \o__payload$17.commit.tile ;
+  wire [1:0] \o__payload$17.commit.tile.plan ;
+  wire [9:0] \o__payload$17.commit.tile.slot ;
+  wire \o__payload$17.commit.tile.tracked ;
+  wire [2:0] \o__payload$17.commit.tile.wf ;
+  wire [15:0] \o__payload$17.commit.tile.wg ;
+  wire [63:0] \o__payload$17.data ;
+  wire \o__payload$17.write ;
+  wire [63:0] \o__payload.data ;
+  wire [83:0] \o__payload.meta ;
+  wire [74:0] \o__payload.meta.commit ;
+  wire [31:0] \o__payload.meta.commit.address ;
+  wire [3:0] \o__payload.meta.commit.bytes ;
+  wire \o__payload.meta.commit.error ;
+  wire \o__payload.meta.commit.last ;
+  wire [1:0] \o__payload.meta.commit.source ;
+  wire [2:0] \o__payload.meta.commit.tag ;
+  wire [31:0] \o__payload.meta.commit.tile ;
+  wire [1:0] \o__payload.meta.commit.tile.plan ;
+  wire [9:0] \o__payload.meta.commit.tile.slot ;
+  wire \o__payload.meta.commit.tile.tracked ;
+  wire [2:0] \o__payload.meta.commit.tile.wf ;
+  wire [15:0] \o__payload.meta.commit.tile.wg ;
+  wire [7:0] \o__payload.meta.strobe ;
+  wire \o__payload.meta.write ;
+  wire o__ready;
+  output o__valid;
+  wire o__valid;
+  wire \o__valid$16 ;
+  reg outside = 1'h0;
+  wire [12:0] read__addr;
+  wire [63:0] read__data;
+  input read__en;
+  wire read__en;
+  input rst;
+  wire rst;
+  wire [12:0] write__addr;
+  wire [63:0] write__data;
+  wire [7:0] write__en;
+  reg [63:0] storage [8191:0];
+`ifndef SYNTHESIS
+  integer storage_word;
+  initial for (storage_word = 0; storage_word <= 8191; storage_word = storage_word + 1) storage [storage_word] = 0;
+`endif
+  always @(posedge clk) begin
+    if (write__en[0])
+      storage[o__payload[99:87]][7:0] <= o__payload[7:0];
+    if (write__en[1])
+      storage[o__payload[99:87]][15:8] <= o__payload[15:8];
+    if (write__en[2])
+      storage[o__payload[99:87]][23:16] <= o__payload[23:16];
+    if (write__en[3])
+      storage[o__payload[99:87]][31:24] <= o__payload[31:24];
+    if (write__en[4])
+      storage[o__payload[99:87]][39:32] <= o__payload[39:32];
+    if (write__en[5])
+      storage[o__payload[99:87]][47:40] <= o__payload[47:40];
+    if (write__en[6])
+      storage[o__payload[99:87]][55:48] <= o__payload[55:48];
+    if (write__en[7])
+      storage[o__payload[99:87]][63:56] <= o__payload[63:56];
+  end
+  reg [63:0] _0_;
+`ifndef SYNTHESIS
+  initial _0_ = 0;
+`endif
+  always @(posedge clk) begin
+    if (read__en) begin
+      _0_ <= storage[i__payload[28:16]];
+    end
+  end
+  assign read__data = _0_;
+  assign \$1  = found[0] ? found[4:1] : 4'h0;
+  assign \$2  = outside ? 64'h0000000000000000 : read__data;
+  assign \$3  = found[0] ? found[108:45] : \$2 ;
+  assign \$4  = ~ outside;
+  assign \$5  = found[0] & \$4 ;
+  assign \$6  = \$5  ? found[116:109] : 8'h00;
+  assign \$7  = found[109] + found[110];
+  assign \$8  = found[111] + found[112];
+  assign \$9  = \$7  + \$8 ;
+  assign \$10  = found[113] + found[114];
+  assign \$11  = found[115] + found[116];
+  assign \$12  = \$10  + \$11 ;
+  assign \$13  = \$9  + \$12 ;
+  assign \$14  = outside ? 4'h0 : \$13 ;
+  assign write__en = o__valid ? o__payload[72:65] : 8'h00;
+  assign \$15  = | i__payload[44:29];
+  always @(posedge clk)
+    \i__valid$4  <= \$16 ;
+  always @(posedge clk)
+    found <= \$17 ;
+  always @(posedge clk)
+    outside <= \$18 ;
+  \t3_node_small.controller.memory.array.adder  adder (
+    .clk(clk),
+    .i__payload(\i__payload$6 ),
+    .i__valid(\i__valid$4 ),
+    .o__payload(o__payload),
+    .o__valid(o__valid),
+    .rst(rst)
+  );
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$16  = read__en;
+    if (rst) begin
+      \$16  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$17  = i__payload;
+    if (rst) begin
+      \$17  = 149'h00000000000000000000000000000000000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$18  = \$15 ;
+    if (rst) begin
+      \$18  = 1'h0;
+    end
+  end
+  assign read__addr = i__payload[28:16];
+  assign i__valid = read__en;
+  assign found_valid = \i__valid$4 ;
+  assign o__ready = 1'h1;
+  assign write__addr = o__payload[99:87];
+  assign write__data = o__payload[63:0];
+  assign \o__valid$16  = o__valid;
+  assign \i__payload.access  = i__payload;
+  assign \i__payload.access.write  = i__payload[0];
+  assign \i__payload.access.add  = i__payload[4:1];
+  assign \i__payload.access.dtype  = i__payload[6:5];
+  assign \i__payload.access.source  = i__payload[8:7];
+  assign \i__payload.access.tag  = i__payload[11:9];
+  assign \i__payload.access.last  = i__payload[12];
+  assign \i__payload.access.address  = i__payload[44:13];
+  assign \i__payload.access.data  = i__payload[108:45];
+  assign \i__payload.access.strobe  = i__payload[116:109];
+  assign \i__payload.access.tile  = i__payload[148:117];
+  assign \i__payload.access.tile.tracked  = i__payload[117];
+  assign \i__payload.access.tile.plan  = i__payload[119:118];
+  assign \i__payload.access.tile.slot  = i__payload[129:120];
+  assign \i__payload.access.tile.wg  = i__payload[145:130];
+  assign \i__payload.access.tile.wf  = i__payload[148:146];
+  assign \i__payload$6.dtype  = \i__payload$6 [1:0];
+  assign \i__payload$6.add  = \i__payload$6 [5:2];
+  assign \i__payload$6.old  = \i__payload$6 [69:6];
+  assign \i__payload$6.new  = \i__payload$6 [133:70];
+  assign \i__payload$6.meta  = \i__payload$6 [217:134];
+  assign \i__payload$6.meta.write  = \i__payload$6 [134];
+  assign \i__payload$6.meta.strobe  = \i__payload$6 [142:135];
+  assign \i__payload$6.meta.commit  = \i__payload$6 [217:143];
+  assign \i__payload$6.meta.commit.source  = \i__payload$6 [144:143];
+  assign \i__payload$6.meta.commit.tag  = \i__payload$6 [147:145];
+  assign \i__payload$6.meta.commit.last  = \i__payload$6 [148];
+  assign \i__payload$6.meta.commit.error  = \i__payload$6 [149];
+  assign \i__payload$6.meta.commit.bytes  = \i__payload$6 [153:150];
+  assign \i__payload$6.meta.commit.address  = \i__payload$6 [185:154];
+  assign \i__payload$6.meta.commit.tile  = \i__payload$6 [217:186];
+  assign \i__payload$6.meta.commit.tile.tracked  = \i__payload$6 [186];
+  assign \i__payload$6.meta.commit.tile.plan  = \i__payload$6 [188:187];
+  assign \i__payload$6.meta.commit.tile.slot  = \i__payload$6 [198:189];
+  assign \i__payload$6.meta.commit.tile.wg  = \i__payload$6 [214:199];
+  assign \i__payload$6.meta.commit.tile.wf  = \i__payload$6 [217:215];
+  assign \found.access  = found;
+  assign \found.access.write  = found[0];
+  assign \found.access.add  = found[4:1];
+  assign \found.access.dtype  = found[6:5];
+  assign \found.access.source  = found[8:7];
+  assign \found.access.tag  = found[11:9];
+  assign \found.access.last  = found[12];
+  assign \found.access.address  = found[44:13];
+  assign \found.access.data  = found[108:45];
+  assign \found.access.strobe  = found[116:109];
+  assign \found.access.tile  = found[148:117];
+  assign \found.access.tile.tracked  = found[117];
+  assign \found.access.tile.plan  = found[119:118];
+  assign \found.access.tile.slot  = found[129:120];
+  assign \found.access.tile.wg  = found[145:130];
+  assign \found.access.tile.wf  = found[148:146];
+  assign \o__payload.data  = o__payload[63:0];
+  assign \o__payload.meta  = o__payload[147:64];
+  assign \o__payload.meta.write  = o__payload[64];
+  assign \o__payload.meta.strobe  = o__payload[72:65];
+  assign \o__payload.meta.commit  = o__payload[147:73];
+  assign \o__payload.meta.commit.source  = o__payload[74:73];
+  assign \o__payload.meta.commit.tag  = o__payload[77:75];
+  assign \o__payload.meta.commit.last  = o__payload[78];
+  assign \o__payload.meta.commit.error  = o__payload[79];
+  assign \o__payload.meta.commit.bytes  = o__payload[83:80];
+  assign \o__payload.meta.commit.address  = o__payload[115:84];
+  assign \o__payload.meta.commit.tile  = o__payload[147:116];
+  assign \o__payload.meta.commit.tile.tracked  = o__payload[116];
+  assign \o__payload.meta.commit.tile.plan  = o__payload[118:117];
+  assign \o__payload.meta.commit.tile.slot  = o__payload[128:119];
+  assign \o__payload.meta.commit.tile.wg  = o__payload[144:129];
+  assign \o__payload.meta.commit.tile.wf  = o__payload[147:145];
+  assign \o__payload$17.write  = \o__payload$17 [0];
+  assign \o__payload$17.data  = \o__payload$17 [64:1];
+  assign \o__payload$17.commit  = \o__payload$17 [139:65];
+  assign \o__payload$17.commit.source  = \o__payload$17 [66:65];
+  assign \o__payload$17.commit.tag  = \o__payload$17 [69:67];
+  assign \o__payload$17.commit.last  = \o__payload$17 [70];
+  assign \o__payload$17.commit.error  = \o__payload$17 [71];
+  assign \o__payload$17.commit.bytes  = \o__payload$17 [75:72];
+  assign \o__payload$17.commit.address  = \o__payload$17 [107:76];
+  assign \o__payload$17.commit.tile  = \o__payload$17 [139:108];
+  assign \o__payload$17.commit.tile.tracked  = \o__payload$17 [108];
+  assign \o__payload$17.commit.tile.plan  = \o__payload$17 [110:109];
+  assign \o__payload$17.commit.tile.slot  = \o__payload$17 [120:111];
+  assign \o__payload$17.commit.tile.wg  = \o__payload$17 [136:121];
+  assign \o__payload$17.commit.tile.wf  = \o__payload$17 [139:137];
+  assign \o__payload$17 [139:65] = o__payload[147:73];
+  assign \o__payload$17 [64:1] = o__payload[63:0];
+  assign \o__payload$17 [0] = o__payload[64];
+  assign \i__payload$6 [217:186] = found[148:117];
+  assign \i__payload$6 [185:154] = found[44:13];
+  assign \i__payload$6 [148] = found[12];
+  assign \i__payload$6 [147:145] = found[11:9];
+  assign \i__payload$6 [144:143] = found[8:7];
+  assign \i__payload$6 [153:150] = \$14 ;
+  assign \i__payload$6 [149] = outside;
+  assign \i__payload$6 [142:135] = \$6 ;
+  assign \i__payload$6 [134] = found[0];
+  assign \i__payload$6 [133:70] = \$3 ;
+  assign \i__payload$6 [69:6] = read__data;
+  assign \i__payload$6 [5:2] = \$1 ;
+  assign \i__payload$6 [1:0] = found[6:5];
+endmodule
+
+module \t3_node_small.controller.memory.array.adder (rst, i__payload, i__valid, o__valid, o__payload, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$11 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$11 <= 1'b0;
   wire \$1 ;
   wire [1:0] \$10 ;
   wire [1:0] \$100 ;
@@ -7927,7 +7953,7 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     \a$35  <= \$164 ;
   always @(posedge clk)
     \b$37  <= \$165 ;
-  \t3_node_small.controller.memory.adder.adder_0_0  adder_0_0 (
+  \t3_node_small.controller.memory.array.adder.adder_0_0  adder_0_0 (
     .a(a),
     .b(b),
     .clk(clk),
@@ -7937,7 +7963,7 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     .o(\o$57 ),
     .rst(rst)
   );
-  \t3_node_small.controller.memory.adder.adder_0_1  adder_0_1 (
+  \t3_node_small.controller.memory.array.adder.adder_0_1  adder_0_1 (
     .a(\a$19 ),
     .b(\b$21 ),
     .clk(clk),
@@ -7947,7 +7973,7 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     .o(o),
     .rst(rst)
   );
-  \t3_node_small.controller.memory.adder.adder_1_0  adder_1_0 (
+  \t3_node_small.controller.memory.array.adder.adder_1_0  adder_1_0 (
     .a(\a$27 ),
     .b(\b$29 ),
     .clk(clk),
@@ -7957,7 +7983,7 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     .o(\o$59 ),
     .rst(rst)
   );
-  \t3_node_small.controller.memory.adder.adder_1_1  adder_1_1 (
+  \t3_node_small.controller.memory.array.adder.adder_1_1  adder_1_1 (
     .a(\a$35 ),
     .b(\b$37 ),
     .clk(clk),
@@ -7968,7 +7994,7 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     .rst(rst)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$140  = valid_1;
     if (advance) begin
       \$140  = i__valid;
@@ -7978,14 +8004,14 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$141  = info_1;
     if (advance) begin
       \$141  = { i__payload[217:134], i__payload[1:0] };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$142  = valid_2;
     if (advance) begin
       \$142  = valid_1;
@@ -7995,14 +8021,14 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$143  = info_2;
     if (advance) begin
       \$143  = info_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$144  = valid_3;
     if (advance) begin
       \$144  = valid_2;
@@ -8012,14 +8038,14 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$145  = info_3;
     if (advance) begin
       \$145  = info_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$146  = valid_4;
     if (advance) begin
       \$146  = valid_3;
@@ -8029,14 +8055,14 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$147  = info_4;
     if (advance) begin
       \$147  = info_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$148  = valid_5;
     if (advance) begin
       \$148  = valid_4;
@@ -8046,14 +8072,14 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$149  = info_5;
     if (advance) begin
       \$149  = info_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$150  = valid_6;
     if (advance) begin
       \$150  = valid_5;
@@ -8063,14 +8089,14 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$151  = info_6;
     if (advance) begin
       \$151  = info_5;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$152  = o__valid;
     if (advance) begin
       \$152  = valid_6;
@@ -8080,7 +8106,7 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$153  = o__payload;
     if (advance) begin
       \$153 [147:64] = info_6[85:2];
@@ -8091,84 +8117,84 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$154  = keep;
     if (advance) begin
       \$154  = \$11 [0];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$155  = a;
     if (advance) begin
       \$155  = \$13 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$156  = b;
     if (advance) begin
       \$156  = \$33 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$157  = \keep$23 ;
     if (advance) begin
       \$157  = \$35 [1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$158  = \a$19 ;
     if (advance) begin
       \$158  = \$39 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$159  = \b$21 ;
     if (advance) begin
       \$159  = \$70 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$160  = \keep$31 ;
     if (advance) begin
       \$160  = \$76 [0];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$161  = \a$27 ;
     if (advance) begin
       \$161  = \$78 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$162  = \b$29 ;
     if (advance) begin
       \$162  = \$98 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$163  = \keep$39 ;
     if (advance) begin
       \$163  = \$100 [1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$164  = \a$35 ;
     if (advance) begin
       \$164  = \$104 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$165  = \b$37 ;
     if (advance) begin
       \$165  = \$135 ;
@@ -8430,9 +8456,9 @@ module \t3_node_small.controller.memory.adder (rst, i__valid, i__payload, o__val
   assign advance = 1'h1;
 endmodule
 
-module \t3_node_small.controller.memory.adder.adder_0_0 (rst, enable, format, keep, a, b, o, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$11 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$11 <= 1'b0;
+module \t3_node_small.controller.memory.array.adder.adder_0_0 (rst, enable, format, keep, a, b, o, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$12 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$12 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -9023,329 +9049,329 @@ module \t3_node_small.controller.memory.adder.adder_0_0 (rst, enable, format, ke
   always @(posedge clk)
     format_5 <= \$245 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$199  = big_1;
     if (enable) begin
       \$199  = { normal_big, \$119  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$200  = small_1;
     if (enable) begin
       \$200  = { \$160 , \$157  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$201  = distance_1;
     if (enable) begin
       \$201  = distance[8:1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$202  = exponent_1;
     if (enable) begin
       \$202  = \$162 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$203  = subtract_1;
     if (enable) begin
       \$203  = subtract;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$204  = sign_1;
     if (enable) begin
       \$204  = \$163 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$205  = special_1;
     if (enable) begin
       \$205  = \$166 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$206  = opposite_infinities_1;
     if (enable) begin
       \$206  = \$168 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$207  = keep_1;
     if (enable) begin
       \$207  = keep;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$208  = format_1;
     if (enable) begin
       \$208  = format;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$209  = big_2;
     if (enable) begin
       \$209  = big_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$210  = small_2;
     if (enable) begin
       \$210  = \$169 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$211  = carry_2;
     if (enable) begin
       \$211  = \$171 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$212  = sticky_2;
     if (enable) begin
       \$212  = sticky;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$213  = exponent_2;
     if (enable) begin
       \$213  = exponent_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$214  = subtract_2;
     if (enable) begin
       \$214  = subtract_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$215  = sign_2;
     if (enable) begin
       \$215  = sign_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$216  = nan_2;
     if (enable) begin
       \$216  = \$174 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$217  = keep_2;
     if (enable) begin
       \$217  = keep_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$218  = format_2;
     if (enable) begin
       \$218  = format_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$219  = sum_3;
     if (enable) begin
       \$219  = { \$42 , total[13:1] };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$220  = take_3;
     if (enable) begin
       \$220  = \$179 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$221  = free_3;
     if (enable) begin
       \$221  = \$185 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$222  = sticky_3;
     if (enable) begin
       \$222  = sticky_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$223  = exponent_3;
     if (enable) begin
       \$223  = exponent_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$224  = subtract_3;
     if (enable) begin
       \$224  = subtract_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$225  = sign_3;
     if (enable) begin
       \$225  = sign_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$226  = nan_3;
     if (enable) begin
       \$226  = nan_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$227  = keep_3;
     if (enable) begin
       \$227  = keep_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$228  = format_3;
     if (enable) begin
       \$228  = format_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$229  = sum_4;
     if (enable) begin
       \$229  = \$186 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$230  = free_4;
     if (enable) begin
       \$230  = \$191 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$231  = taken_4;
     if (enable) begin
       \$231  = { take_3, take_2 };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$232  = sticky_4;
     if (enable) begin
       \$232  = sticky_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$233  = exponent_4;
     if (enable) begin
       \$233  = exponent_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$234  = sign_4;
     if (enable) begin
       \$234  = \$196 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$235  = nan_4;
     if (enable) begin
       \$235  = nan_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$236  = keep_4;
     if (enable) begin
       \$236  = keep_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$237  = format_4;
     if (enable) begin
       \$237  = format_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$238  = mantissa_5;
     if (enable) begin
       \$238  = normal_0[12:3];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$239  = hidden_5;
     if (enable) begin
       \$239  = normal_0[13];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$240  = up_5;
     if (enable) begin
       \$240  = { 6'h00, \$70 , 2'h0, \$63  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$241  = exponent_5;
     if (enable) begin
       \$241  = \$198 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$242  = sign_5;
     if (enable) begin
       \$242  = sign_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$243  = nan_5;
     if (enable) begin
       \$243  = nan_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$244  = keep_5;
     if (enable) begin
       \$244  = keep_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
     \$245  = format_5;
     if (enable) begin
       \$245  = format_4;
@@ -9441,9 +9467,9 @@ module \t3_node_small.controller.memory.adder.adder_0_0 (rst, enable, format, ke
   assign \$154  = 1'h1;
 endmodule
 
-module \t3_node_small.controller.memory.adder.adder_0_1 (rst, enable, format, keep, a, b, o, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$12 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$12 <= 1'b0;
+module \t3_node_small.controller.memory.array.adder.adder_0_1 (rst, enable, format, keep, a, b, o, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$13 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$13 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -10304,329 +10330,329 @@ module \t3_node_small.controller.memory.adder.adder_0_1 (rst, enable, format, ke
   always @(posedge clk)
     format_5 <= \$373 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$327  = big_1;
     if (enable) begin
       \$327  = { normal_big, \$196  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$328  = small_1;
     if (enable) begin
       \$328  = { \$283 , \$280  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$329  = distance_1;
     if (enable) begin
       \$329  = distance[8:1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$330  = exponent_1;
     if (enable) begin
       \$330  = \$285 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$331  = subtract_1;
     if (enable) begin
       \$331  = subtract;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$332  = sign_1;
     if (enable) begin
       \$332  = \$286 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$333  = special_1;
     if (enable) begin
       \$333  = \$289 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$334  = opposite_infinities_1;
     if (enable) begin
       \$334  = \$291 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$335  = keep_1;
     if (enable) begin
       \$335  = keep;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$336  = format_1;
     if (enable) begin
       \$336  = format;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$337  = big_2;
     if (enable) begin
       \$337  = big_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$338  = small_2;
     if (enable) begin
       \$338  = \$292 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$339  = carry_2;
     if (enable) begin
       \$339  = \$294 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$340  = sticky_2;
     if (enable) begin
       \$340  = sticky;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$341  = exponent_2;
     if (enable) begin
       \$341  = exponent_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$342  = subtract_2;
     if (enable) begin
       \$342  = subtract_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$343  = sign_2;
     if (enable) begin
       \$343  = sign_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$344  = nan_2;
     if (enable) begin
       \$344  = \$297 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$345  = keep_2;
     if (enable) begin
       \$345  = keep_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$346  = format_2;
     if (enable) begin
       \$346  = format_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$347  = sum_3;
     if (enable) begin
       \$347  = { \$54 , total[26:1] };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$348  = take_3;
     if (enable) begin
       \$348  = \$302 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$349  = free_3;
     if (enable) begin
       \$349  = \$308 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$350  = sticky_3;
     if (enable) begin
       \$350  = sticky_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$351  = exponent_3;
     if (enable) begin
       \$351  = exponent_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$352  = subtract_3;
     if (enable) begin
       \$352  = subtract_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$353  = sign_3;
     if (enable) begin
       \$353  = sign_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$354  = nan_3;
     if (enable) begin
       \$354  = nan_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$355  = keep_3;
     if (enable) begin
       \$355  = keep_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$356  = format_3;
     if (enable) begin
       \$356  = format_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$357  = sum_4;
     if (enable) begin
       \$357  = \$309 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$358  = free_4;
     if (enable) begin
       \$358  = \$319 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$359  = taken_4;
     if (enable) begin
       \$359  = { take_3, \take_3$33 , take_2 };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$360  = sticky_4;
     if (enable) begin
       \$360  = sticky_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$361  = exponent_4;
     if (enable) begin
       \$361  = exponent_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$362  = sign_4;
     if (enable) begin
       \$362  = \$324 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$363  = nan_4;
     if (enable) begin
       \$363  = nan_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$364  = keep_4;
     if (enable) begin
       \$364  = keep_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$365  = format_4;
     if (enable) begin
       \$365  = format_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$366  = mantissa_5;
     if (enable) begin
       \$366  = normal_0[25:3];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$367  = hidden_5;
     if (enable) begin
       \$367  = normal_0[26];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$368  = up_5;
     if (enable) begin
       \$368  = { 6'h00, \$97 , 2'h0, \$90 , 12'h000, \$83  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$369  = exponent_5;
     if (enable) begin
       \$369  = \$326 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$370  = sign_5;
     if (enable) begin
       \$370  = sign_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$371  = nan_5;
     if (enable) begin
       \$371  = nan_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$372  = keep_5;
     if (enable) begin
       \$372  = keep_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$12 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
     \$373  = format_5;
     if (enable) begin
       \$373  = format_4;
@@ -10714,9 +10740,9 @@ module \t3_node_small.controller.memory.adder.adder_0_1 (rst, enable, format, ke
   assign \$317  = \$315 ;
 endmodule
 
-module \t3_node_small.controller.memory.adder.adder_1_0 (rst, enable, format, keep, a, b, o, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$13 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$13 <= 1'b0;
+module \t3_node_small.controller.memory.array.adder.adder_1_0 (rst, enable, format, keep, a, b, o, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$14 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$14 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -11307,329 +11333,329 @@ module \t3_node_small.controller.memory.adder.adder_1_0 (rst, enable, format, ke
   always @(posedge clk)
     format_5 <= \$245 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$199  = big_1;
     if (enable) begin
       \$199  = { normal_big, \$119  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$200  = small_1;
     if (enable) begin
       \$200  = { \$160 , \$157  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$201  = distance_1;
     if (enable) begin
       \$201  = distance[8:1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$202  = exponent_1;
     if (enable) begin
       \$202  = \$162 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$203  = subtract_1;
     if (enable) begin
       \$203  = subtract;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$204  = sign_1;
     if (enable) begin
       \$204  = \$163 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$205  = special_1;
     if (enable) begin
       \$205  = \$166 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$206  = opposite_infinities_1;
     if (enable) begin
       \$206  = \$168 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$207  = keep_1;
     if (enable) begin
       \$207  = keep;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$208  = format_1;
     if (enable) begin
       \$208  = format;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$209  = big_2;
     if (enable) begin
       \$209  = big_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$210  = small_2;
     if (enable) begin
       \$210  = \$169 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$211  = carry_2;
     if (enable) begin
       \$211  = \$171 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$212  = sticky_2;
     if (enable) begin
       \$212  = sticky;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$213  = exponent_2;
     if (enable) begin
       \$213  = exponent_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$214  = subtract_2;
     if (enable) begin
       \$214  = subtract_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$215  = sign_2;
     if (enable) begin
       \$215  = sign_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$216  = nan_2;
     if (enable) begin
       \$216  = \$174 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$217  = keep_2;
     if (enable) begin
       \$217  = keep_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$218  = format_2;
     if (enable) begin
       \$218  = format_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$219  = sum_3;
     if (enable) begin
       \$219  = { \$42 , total[13:1] };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$220  = take_3;
     if (enable) begin
       \$220  = \$179 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$221  = free_3;
     if (enable) begin
       \$221  = \$185 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$222  = sticky_3;
     if (enable) begin
       \$222  = sticky_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$223  = exponent_3;
     if (enable) begin
       \$223  = exponent_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$224  = subtract_3;
     if (enable) begin
       \$224  = subtract_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$225  = sign_3;
     if (enable) begin
       \$225  = sign_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$226  = nan_3;
     if (enable) begin
       \$226  = nan_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$227  = keep_3;
     if (enable) begin
       \$227  = keep_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$228  = format_3;
     if (enable) begin
       \$228  = format_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$229  = sum_4;
     if (enable) begin
       \$229  = \$186 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$230  = free_4;
     if (enable) begin
       \$230  = \$191 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$231  = taken_4;
     if (enable) begin
       \$231  = { take_3, take_2 };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$232  = sticky_4;
     if (enable) begin
       \$232  = sticky_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$233  = exponent_4;
     if (enable) begin
       \$233  = exponent_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$234  = sign_4;
     if (enable) begin
       \$234  = \$196 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$235  = nan_4;
     if (enable) begin
       \$235  = nan_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$236  = keep_4;
     if (enable) begin
       \$236  = keep_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$237  = format_4;
     if (enable) begin
       \$237  = format_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$238  = mantissa_5;
     if (enable) begin
       \$238  = normal_0[12:3];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$239  = hidden_5;
     if (enable) begin
       \$239  = normal_0[13];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$240  = up_5;
     if (enable) begin
       \$240  = { 6'h00, \$70 , 2'h0, \$63  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$241  = exponent_5;
     if (enable) begin
       \$241  = \$198 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$242  = sign_5;
     if (enable) begin
       \$242  = sign_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$243  = nan_5;
     if (enable) begin
       \$243  = nan_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$244  = keep_5;
     if (enable) begin
       \$244  = keep_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$13 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
     \$245  = format_5;
     if (enable) begin
       \$245  = format_4;
@@ -11725,9 +11751,9 @@ module \t3_node_small.controller.memory.adder.adder_1_0 (rst, enable, format, ke
   assign \$154  = 1'h1;
 endmodule
 
-module \t3_node_small.controller.memory.adder.adder_1_1 (rst, enable, format, keep, a, b, o, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$14 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$14 <= 1'b0;
+module \t3_node_small.controller.memory.array.adder.adder_1_1 (rst, enable, format, keep, a, b, o, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$15 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$15 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -12588,329 +12614,329 @@ module \t3_node_small.controller.memory.adder.adder_1_1 (rst, enable, format, ke
   always @(posedge clk)
     format_5 <= \$373 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$327  = big_1;
     if (enable) begin
       \$327  = { normal_big, \$196  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$328  = small_1;
     if (enable) begin
       \$328  = { \$283 , \$280  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$329  = distance_1;
     if (enable) begin
       \$329  = distance[8:1];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$330  = exponent_1;
     if (enable) begin
       \$330  = \$285 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$331  = subtract_1;
     if (enable) begin
       \$331  = subtract;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$332  = sign_1;
     if (enable) begin
       \$332  = \$286 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$333  = special_1;
     if (enable) begin
       \$333  = \$289 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$334  = opposite_infinities_1;
     if (enable) begin
       \$334  = \$291 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$335  = keep_1;
     if (enable) begin
       \$335  = keep;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$336  = format_1;
     if (enable) begin
       \$336  = format;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$337  = big_2;
     if (enable) begin
       \$337  = big_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$338  = small_2;
     if (enable) begin
       \$338  = \$292 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$339  = carry_2;
     if (enable) begin
       \$339  = \$294 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$340  = sticky_2;
     if (enable) begin
       \$340  = sticky;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$341  = exponent_2;
     if (enable) begin
       \$341  = exponent_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$342  = subtract_2;
     if (enable) begin
       \$342  = subtract_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$343  = sign_2;
     if (enable) begin
       \$343  = sign_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$344  = nan_2;
     if (enable) begin
       \$344  = \$297 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$345  = keep_2;
     if (enable) begin
       \$345  = keep_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$346  = format_2;
     if (enable) begin
       \$346  = format_1;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$347  = sum_3;
     if (enable) begin
       \$347  = { \$54 , total[26:1] };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$348  = take_3;
     if (enable) begin
       \$348  = \$302 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$349  = free_3;
     if (enable) begin
       \$349  = \$308 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$350  = sticky_3;
     if (enable) begin
       \$350  = sticky_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$351  = exponent_3;
     if (enable) begin
       \$351  = exponent_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$352  = subtract_3;
     if (enable) begin
       \$352  = subtract_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$353  = sign_3;
     if (enable) begin
       \$353  = sign_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$354  = nan_3;
     if (enable) begin
       \$354  = nan_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$355  = keep_3;
     if (enable) begin
       \$355  = keep_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$356  = format_3;
     if (enable) begin
       \$356  = format_2;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$357  = sum_4;
     if (enable) begin
       \$357  = \$309 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$358  = free_4;
     if (enable) begin
       \$358  = \$319 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$359  = taken_4;
     if (enable) begin
       \$359  = { take_3, \take_3$33 , take_2 };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$360  = sticky_4;
     if (enable) begin
       \$360  = sticky_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$361  = exponent_4;
     if (enable) begin
       \$361  = exponent_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$362  = sign_4;
     if (enable) begin
       \$362  = \$324 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$363  = nan_4;
     if (enable) begin
       \$363  = nan_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$364  = keep_4;
     if (enable) begin
       \$364  = keep_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$365  = format_4;
     if (enable) begin
       \$365  = format_3;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$366  = mantissa_5;
     if (enable) begin
       \$366  = normal_0[25:3];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$367  = hidden_5;
     if (enable) begin
       \$367  = normal_0[26];
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$368  = up_5;
     if (enable) begin
       \$368  = { 6'h00, \$97 , 2'h0, \$90 , 12'h000, \$83  };
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$369  = exponent_5;
     if (enable) begin
       \$369  = \$326 ;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$370  = sign_5;
     if (enable) begin
       \$370  = sign_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$371  = nan_5;
     if (enable) begin
       \$371  = nan_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$372  = keep_5;
     if (enable) begin
       \$372  = keep_4;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$14 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
     \$373  = format_5;
     if (enable) begin
       \$373  = format_4;
@@ -12999,8 +13025,8 @@ module \t3_node_small.controller.memory.adder.adder_1_1 (rst, enable, format, ke
 endmodule
 
 module \t3_node_small.controller.memory.delay (rst, o__ready, i__ready, o__valid, o__payload, i__valid, write__data, level, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$15 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$15 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$16 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$16 <= 1'b0;
   wire \$1 ;
   reg [7:0] \$10 ;
   reg [7:0] \$11 ;
@@ -13147,21 +13173,21 @@ module \t3_node_small.controller.memory.delay (rst, o__ready, i__ready, o__valid
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
     \$10  = \$6 [7:0];
     if (rst) begin
       \$10  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
     \$11  = \$4 [7:0];
     if (rst) begin
       \$11  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$15 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [7:0];
@@ -13246,9 +13272,188 @@ module \t3_node_small.controller.memory.delay (rst, o__ready, i__ready, o__valid
   assign \read__data.entered  = o__payload[165:149];
 endmodule
 
+module \t3_node_small.controller.memory.under_way (rst, beat, issue, match, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$17 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$17 <= 1'b0;
+  wire \$1 ;
+  wire \$10 ;
+  wire \$11 ;
+  wire \$12 ;
+  wire \$13 ;
+  wire \$14 ;
+  wire \$15 ;
+  wire \$16 ;
+  reg [13:0] \$17 ;
+  reg [13:0] \$18 ;
+  reg [13:0] \$19 ;
+  wire \$2 ;
+  reg [13:0] \$20 ;
+  reg [13:0] \$21 ;
+  reg [13:0] \$22 ;
+  reg [13:0] \$23 ;
+  reg [13:0] \$24 ;
+  wire \$3 ;
+  wire \$4 ;
+  wire \$5 ;
+  wire \$6 ;
+  wire \$7 ;
+  wire \$8 ;
+  wire \$9 ;
+  input [12:0] beat;
+  wire [12:0] beat;
+  input clk;
+  wire clk;
+  input [13:0] issue;
+  wire [13:0] issue;
+  wire [12:0] \issue.beat ;
+  wire \issue.valid ;
+  output [7:0] match;
+  wire [7:0] match;
+  input rst;
+  wire rst;
+  reg [13:0] write_0 = 14'h0000;
+  wire [12:0] \write_0.beat ;
+  wire \write_0.valid ;
+  reg [13:0] write_1 = 14'h0000;
+  wire [12:0] \write_1.beat ;
+  wire \write_1.valid ;
+  reg [13:0] write_2 = 14'h0000;
+  wire [12:0] \write_2.beat ;
+  wire \write_2.valid ;
+  reg [13:0] write_3 = 14'h0000;
+  wire [12:0] \write_3.beat ;
+  wire \write_3.valid ;
+  reg [13:0] write_4 = 14'h0000;
+  wire [12:0] \write_4.beat ;
+  wire \write_4.valid ;
+  reg [13:0] write_5 = 14'h0000;
+  wire [12:0] \write_5.beat ;
+  wire \write_5.valid ;
+  reg [13:0] write_6 = 14'h0000;
+  wire [12:0] \write_6.beat ;
+  wire \write_6.valid ;
+  reg [13:0] write_7 = 14'h0000;
+  wire [12:0] \write_7.beat ;
+  wire \write_7.valid ;
+  assign \$1  = write_0[13:1] == beat;
+  assign \$2  = write_0[0] & \$1 ;
+  assign \$3  = write_1[13:1] == beat;
+  assign \$4  = write_1[0] & \$3 ;
+  assign \$5  = write_2[13:1] == beat;
+  assign \$6  = write_2[0] & \$5 ;
+  assign \$7  = write_3[13:1] == beat;
+  assign \$8  = write_3[0] & \$7 ;
+  assign \$9  = write_4[13:1] == beat;
+  assign \$10  = write_4[0] & \$9 ;
+  assign \$11  = write_5[13:1] == beat;
+  assign \$12  = write_5[0] & \$11 ;
+  assign \$13  = write_6[13:1] == beat;
+  assign \$14  = write_6[0] & \$13 ;
+  assign \$15  = write_7[13:1] == beat;
+  assign \$16  = write_7[0] & \$15 ;
+  always @(posedge clk)
+    write_0 <= \$17 ;
+  always @(posedge clk)
+    write_1 <= \$18 ;
+  always @(posedge clk)
+    write_2 <= \$19 ;
+  always @(posedge clk)
+    write_3 <= \$20 ;
+  always @(posedge clk)
+    write_4 <= \$21 ;
+  always @(posedge clk)
+    write_5 <= \$22 ;
+  always @(posedge clk)
+    write_6 <= \$23 ;
+  always @(posedge clk)
+    write_7 <= \$24 ;
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    \$17  = issue;
+    if (rst) begin
+      \$17  = 14'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    \$18  = write_0;
+    if (rst) begin
+      \$18  = 14'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    \$19  = write_1;
+    if (rst) begin
+      \$19  = 14'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    \$20  = write_2;
+    if (rst) begin
+      \$20  = 14'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    \$21  = write_3;
+    if (rst) begin
+      \$21  = 14'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    \$22  = write_4;
+    if (rst) begin
+      \$22  = 14'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    \$23  = write_5;
+    if (rst) begin
+      \$23  = 14'h0000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    \$24  = write_6;
+    if (rst) begin
+      \$24  = 14'h0000;
+    end
+  end
+  assign \write_0.valid  = write_0[0];
+  assign \write_0.beat  = write_0[13:1];
+  assign \issue.valid  = issue[0];
+  assign \issue.beat  = issue[13:1];
+  assign \write_1.valid  = write_1[0];
+  assign \write_1.beat  = write_1[13:1];
+  assign \write_2.valid  = write_2[0];
+  assign \write_2.beat  = write_2[13:1];
+  assign \write_3.valid  = write_3[0];
+  assign \write_3.beat  = write_3[13:1];
+  assign \write_4.valid  = write_4[0];
+  assign \write_4.beat  = write_4[13:1];
+  assign \write_5.valid  = write_5[0];
+  assign \write_5.beat  = write_5[13:1];
+  assign \write_6.valid  = write_6[0];
+  assign \write_6.beat  = write_6[13:1];
+  assign \write_7.valid  = write_7[0];
+  assign \write_7.beat  = write_7[13:1];
+  assign match[7] = \$16 ;
+  assign match[6] = \$14 ;
+  assign match[5] = \$12 ;
+  assign match[4] = \$10 ;
+  assign match[3] = \$8 ;
+  assign match[2] = \$6 ;
+  assign match[1] = \$4 ;
+  assign match[0] = \$2 ;
+endmodule
+
 module \t3_node_small.controller.memory_errors (rst, o__ready, o__valid, o__payload, i__valid, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$16 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$16 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$18 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$18 <= 1'b0;
   wire \$1 ;
   reg [2:0] \$10 ;
   reg [1:0] \$11 ;
@@ -13357,21 +13562,21 @@ module \t3_node_small.controller.memory_errors (rst, o__ready, o__valid, o__payl
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
     \$10  = \$6 [2:0];
     if (rst) begin
       \$10  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
     \$11  = \$4 [1:0];
     if (rst) begin
       \$11  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$16 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [1:0];
@@ -13421,8 +13626,8 @@ module \t3_node_small.controller.memory_errors (rst, o__ready, o__valid, o__payl
 endmodule
 
 module \t3_node_small.controller.merge (rst, i__0__ready, i__1__ready, o__ready, o__valid, o__payload, i__0__valid, i__0__payload, i__1__valid, i__1__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$17 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$17 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$19 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$19 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$11 ;
@@ -13580,7 +13785,7 @@ module \t3_node_small.controller.merge (rst, i__0__ready, i__1__ready, o__ready,
   always @(posedge clk)
     waited <= \$39 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
     (* full_case = 32'd1 *)
     if (preferred) begin
       eligible = 2'h1;
@@ -13593,7 +13798,7 @@ module \t3_node_small.controller.merge (rst, i__0__ready, i__1__ready, o__ready,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
     chosen = 2'h0;
     (* full_case = 32'd1 *)
     casez (last)
@@ -13618,7 +13823,7 @@ module \t3_node_small.controller.merge (rst, i__0__ready, i__1__ready, o__ready,
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
     \$36  = o__valid;
     if (open_) begin
       \$36  = \$24 ;
@@ -13628,7 +13833,7 @@ module \t3_node_small.controller.merge (rst, i__0__ready, i__1__ready, o__ready,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
     \$37  = o__payload;
     if (\$25 ) begin
       \$37  = i__0__payload;
@@ -13641,7 +13846,7 @@ module \t3_node_small.controller.merge (rst, i__0__ready, i__1__ready, o__ready,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
     \$38  = last;
     if (\$25 ) begin
       if (\$26 ) begin
@@ -13658,7 +13863,7 @@ module \t3_node_small.controller.merge (rst, i__0__ready, i__1__ready, o__ready,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$17 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
     \$39  = waited;
     if (\$33 ) begin
       \$39  = 16'h0000;
@@ -13765,8 +13970,8 @@ module \t3_node_small.controller.merge (rst, i__0__ready, i__1__ready, o__ready,
 endmodule
 
 module \t3_node_small.controller.reports (rst, i__1__ready, i__1__valid, i__1__payload, i__0__valid, i__0__payload, o__valid, o__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$18 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$18 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$20 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$20 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$11 ;
@@ -13886,7 +14091,7 @@ module \t3_node_small.controller.reports (rst, i__1__ready, i__1__valid, i__1__p
   always @(posedge clk)
     waited <= \$39 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
     (* full_case = 32'd1 *)
     if (preferred) begin
       eligible = 2'h1;
@@ -13899,7 +14104,7 @@ module \t3_node_small.controller.reports (rst, i__1__ready, i__1__valid, i__1__p
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
     chosen = 2'h0;
     (* full_case = 32'd1 *)
     casez (last)
@@ -13924,7 +14129,7 @@ module \t3_node_small.controller.reports (rst, i__1__ready, i__1__valid, i__1__p
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
     \$36  = o__valid;
     if (open_) begin
       \$36  = \$24 ;
@@ -13934,7 +14139,7 @@ module \t3_node_small.controller.reports (rst, i__1__ready, i__1__valid, i__1__p
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
     \$37  = o__payload;
     if (\$25 ) begin
       \$37  = i__0__payload;
@@ -13947,7 +14152,7 @@ module \t3_node_small.controller.reports (rst, i__1__ready, i__1__valid, i__1__p
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
     \$38  = last;
     if (\$25 ) begin
       if (\$26 ) begin
@@ -13964,7 +14169,7 @@ module \t3_node_small.controller.reports (rst, i__1__ready, i__1__valid, i__1__p
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$18 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
     \$39  = waited;
     if (\$33 ) begin
       \$39  = 16'h0000;
@@ -14042,8 +14247,8 @@ module \t3_node_small.controller.reports (rst, i__1__ready, i__1__valid, i__1__p
 endmodule
 
 module \t3_node_small.egress (credit, clk, rst, tx__valid, tx__payload, producer__ready, dma__ready, b__valid, b__payload, i__valid, i__payload, error__payload, stall, error__valid, latency, \interval$49 , \fraction$52 , header_interval, header_fraction, o__ready);
-  reg \$auto$verilog_backend.cc:2355:dump_module$19 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$19 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$21 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$21 <= 1'b0;
   reg [63:0] \$1 ;
   wire [1:0] \$10 ;
   wire [9:0] \$11 ;
@@ -14345,7 +14550,7 @@ module \t3_node_small.egress (credit, clk, rst, tx__valid, tx__payload, producer
     .rst(rst)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     \$1  = 64'h0000000000000000;
     casez (index)
       1'h0:
@@ -14353,7 +14558,7 @@ module \t3_node_small.egress (credit, clk, rst, tx__valid, tx__payload, producer
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     word[72] = 1'h0;
     (* full_case = 32'd1 *)
     if (in_payload) begin
@@ -14366,7 +14571,7 @@ module \t3_node_small.egress (credit, clk, rst, tx__valid, tx__payload, producer
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     \$25  = index;
     if (gone) begin
       \$25  = \$10 [0];
@@ -14382,35 +14587,35 @@ module \t3_node_small.egress (credit, clk, rst, tx__valid, tx__payload, producer
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     \$26  = \$12 [8:0];
     if (rst) begin
       \$26  = 9'h100;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     \$27  = \$14 [8:0];
     if (rst) begin
       \$27  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     \$28  = \$16 ;
     if (rst) begin
       \$28  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     \$29  = surplus;
     if (rst) begin
       \$29  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     \$30  = pause;
     if (\$18 ) begin
       if (\$21 ) begin
@@ -14424,7 +14629,7 @@ module \t3_node_small.egress (credit, clk, rst, tx__valid, tx__payload, producer
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$19 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
     \$31  = carried;
     if (\$18 ) begin
       if (\$21 ) begin
@@ -14574,8 +14779,8 @@ module \t3_node_small.egress (credit, clk, rst, tx__valid, tx__payload, producer
 endmodule
 
 module \t3_node_small.egress.collected (rst, o__valid, i__ready, o__payload, \o__ready$11 , i__valid, i__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$20 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$20 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$22 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$22 <= 1'b0;
   wire \$1 ;
   wire [6:0] \$2 ;
   wire [7:0] \$3 ;
@@ -14667,7 +14872,7 @@ module \t3_node_small.egress.collected (rst, o__valid, i__ready, o__payload, \o_
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$20 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$22 ) begin end
     \$4  = \$3 [5:0];
     if (rst) begin
       \$4  = 6'h00;
@@ -14724,8 +14929,8 @@ module \t3_node_small.egress.collected (rst, o__valid, i__ready, o__payload, \o_
 endmodule
 
 module \t3_node_small.egress.collected.queue (rst, o__ready, i__ready, o__payload, i__valid, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$21 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$21 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$23 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$23 <= 1'b0;
   wire \$1 ;
   reg [5:0] \$10 ;
   reg [4:0] \$11 ;
@@ -14846,21 +15051,21 @@ module \t3_node_small.egress.collected.queue (rst, o__ready, i__ready, o__payloa
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
     \$10  = \$6 [5:0];
     if (rst) begin
       \$10  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
     \$11  = \$4 [4:0];
     if (rst) begin
       \$11  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$21 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [4:0];
@@ -14922,8 +15127,8 @@ module \t3_node_small.egress.collected.queue (rst, o__ready, i__ready, o__payloa
 endmodule
 
 module \t3_node_small.egress.delay (clk, rst, i__valid, \i$15 , o__valid, i__ready, o__payload, credit_o, i__payload, \latency$8 , \o__ready$11 );
-  reg \$auto$verilog_backend.cc:2355:dump_module$22 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$22 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$24 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$24 <= 1'b0;
   wire [9:0] \$1 ;
   wire [10:0] \$2 ;
   reg [8:0] \$3 ;
@@ -15004,7 +15209,7 @@ module \t3_node_small.egress.delay (clk, rst, i__valid, \i$15 , o__valid, i__rea
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$22 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
     \$3  = \$2 [8:0];
     if (rst) begin
       \$3  = 9'h000;
@@ -15033,8 +15238,8 @@ module \t3_node_small.egress.delay (clk, rst, i__valid, \i$15 , o__valid, i__rea
 endmodule
 
 module \t3_node_small.egress.delay.credit_times (rst, i__valid, o, latency, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$23 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$23 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$25 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$25 <= 1'b0;
   wire [11:0] \$1 ;
   wire [11:0] \$2 ;
   wire [11:0] \$3 ;
@@ -15079,14 +15284,14 @@ module \t3_node_small.egress.delay.credit_times (rst, i__valid, o, latency, clk)
     .write__data(now)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
     \$5  = \$1 [10:0];
     if (rst) begin
       \$5  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$23 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
     \$6  = \$2 [10:0];
     if (rst) begin
       \$6  = 11'h000;
@@ -15099,182 +15304,6 @@ module \t3_node_small.egress.delay.credit_times (rst, i__valid, o, latency, clk)
 endmodule
 
 module \t3_node_small.egress.delay.credit_times.stamps (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$24 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$24 <= 1'b0;
-  wire \$1 ;
-  reg [8:0] \$10 ;
-  reg [7:0] \$11 ;
-  reg [7:0] \$12 ;
-  wire [8:0] \$2 ;
-  wire [8:0] \$3 ;
-  wire [8:0] \$4 ;
-  wire [9:0] \$5 ;
-  wire [10:0] \$6 ;
-  wire \$7 ;
-  wire [8:0] \$8 ;
-  wire [8:0] \$9 ;
-  input clk;
-  wire clk;
-  wire get;
-  reg [7:0] get_at = 8'h00;
-  wire [7:0] get_next;
-  wire [10:0] i__payload;
-  wire i__ready;
-  input i__valid;
-  wire i__valid;
-  reg [8:0] level = 9'h000;
-  output [10:0] o__payload;
-  wire [10:0] o__payload;
-  input o__ready;
-  wire o__ready;
-  output o__valid;
-  wire o__valid;
-  wire put;
-  (* init = 8'h00 *)
-  wire [7:0] put_at;
-  wire [7:0] read__addr;
-  wire [10:0] read__data;
-  input rst;
-  wire rst;
-  reg [7:0] write__addr = 8'h00;
-  input [10:0] write__data;
-  wire [10:0] write__data;
-  wire write__en;
-  reg [10:0] storage [255:0];
-`ifndef SYNTHESIS
-  integer storage_word;
-  initial for (storage_word = 0; storage_word <= 255; storage_word = storage_word + 1) storage [storage_word] = 0;
-`endif
-  always @(posedge clk) begin
-    if (put)
-      storage[write__addr] <= write__data;
-  end
-  reg [7:0] _0_;
-`ifndef SYNTHESIS
-  initial _0_ = 0;
-`endif
-  always @(posedge clk) begin
-    _0_ <= \$4 [7:0];
-  end
-  assign o__payload = storage[_0_];
-  assign i__ready = level != 9'h100;
-  assign o__valid = | level;
-  assign put = i__valid & i__ready;
-  assign get = o__valid & o__ready;
-  assign \$1  = get_at == 8'hff;
-  assign \$2  = get_at + 1'h1;
-  assign \$3  = \$1  ? 9'h000 : \$2 ;
-  assign \$4  = get ? \$3  : { 1'h0, get_at };
-  assign \$5  = level + put;
-  assign \$6  = \$5  - get;
-  assign \$7  = write__addr == 8'hff;
-  assign \$8  = write__addr + 1'h1;
-  assign \$9  = \$7  ? 9'h000 : \$8 ;
-  always @(posedge clk)
-    level <= \$10 ;
-  always @(posedge clk)
-    get_at <= \$11 ;
-  always @(posedge clk)
-    write__addr <= \$12 ;
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
-    \$10  = \$6 [8:0];
-    if (rst) begin
-      \$10  = 9'h000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
-    \$11  = \$4 [7:0];
-    if (rst) begin
-      \$11  = 8'h00;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$24 ) begin end
-    \$12  = write__addr;
-    if (put) begin
-      \$12  = \$9 [7:0];
-    end
-    if (rst) begin
-      \$12  = 8'h00;
-    end
-  end
-  assign put_at = write__addr;
-  assign i__payload = write__data;
-  assign write__en = put;
-  assign get_next = \$4 [7:0];
-  assign read__addr = \$4 [7:0];
-  assign read__data = o__payload;
-endmodule
-
-module \t3_node_small.egress.delay.word_times (rst, i__valid, o, latency, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$25 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$25 <= 1'b0;
-  wire [11:0] \$1 ;
-  wire [11:0] \$2 ;
-  wire [11:0] \$3 ;
-  wire \$4 ;
-  reg [10:0] \$5 ;
-  reg [10:0] \$6 ;
-  input clk;
-  wire clk;
-  reg [10:0] due = 11'h000;
-  wire i;
-  (* init = 11'h000 *)
-  wire [10:0] i__payload;
-  input i__valid;
-  wire i__valid;
-  input [8:0] latency;
-  wire [8:0] latency;
-  reg [10:0] now = 11'h000;
-  output o;
-  wire o;
-  wire [10:0] o__payload;
-  wire o__ready;
-  wire o__valid;
-  wire [10:0] overdue;
-  input rst;
-  wire rst;
-  assign \$4  = ~ \$3 [10];
-  assign o = o__valid & \$4 ;
-  always @(posedge clk)
-    now <= \$5 ;
-  always @(posedge clk)
-    due <= \$6 ;
-  assign \$1  = now + 1'h1;
-  assign \$2  = now - latency;
-  assign \$3  = due - o__payload;
-  \t3_node_small.egress.delay.word_times.stamps  stamps (
-    .clk(clk),
-    .i__valid(i__valid),
-    .o__payload(o__payload),
-    .o__ready(o),
-    .o__valid(o__valid),
-    .rst(rst),
-    .write__data(now)
-  );
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
-    \$5  = \$1 [10:0];
-    if (rst) begin
-      \$5  = 11'h000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$25 ) begin end
-    \$6  = \$2 [10:0];
-    if (rst) begin
-      \$6  = 11'h000;
-    end
-  end
-  assign i = i__valid;
-  assign i__payload = now;
-  assign overdue = \$3 [10:0];
-  assign o__ready = o;
-endmodule
-
-module \t3_node_small.egress.delay.word_times.stamps (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$26 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$26 <= 1'b0;
   wire \$1 ;
@@ -15384,9 +15413,185 @@ module \t3_node_small.egress.delay.word_times.stamps (rst, i__valid, o__ready, o
   assign read__data = o__payload;
 endmodule
 
-module \t3_node_small.egress.delay.words (rst, i__valid, o__ready, i__ready, o__payload, write__data, clk);
+module \t3_node_small.egress.delay.word_times (rst, i__valid, o, latency, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$27 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$27 <= 1'b0;
+  wire [11:0] \$1 ;
+  wire [11:0] \$2 ;
+  wire [11:0] \$3 ;
+  wire \$4 ;
+  reg [10:0] \$5 ;
+  reg [10:0] \$6 ;
+  input clk;
+  wire clk;
+  reg [10:0] due = 11'h000;
+  wire i;
+  (* init = 11'h000 *)
+  wire [10:0] i__payload;
+  input i__valid;
+  wire i__valid;
+  input [8:0] latency;
+  wire [8:0] latency;
+  reg [10:0] now = 11'h000;
+  output o;
+  wire o;
+  wire [10:0] o__payload;
+  wire o__ready;
+  wire o__valid;
+  wire [10:0] overdue;
+  input rst;
+  wire rst;
+  assign \$4  = ~ \$3 [10];
+  assign o = o__valid & \$4 ;
+  always @(posedge clk)
+    now <= \$5 ;
+  always @(posedge clk)
+    due <= \$6 ;
+  assign \$1  = now + 1'h1;
+  assign \$2  = now - latency;
+  assign \$3  = due - o__payload;
+  \t3_node_small.egress.delay.word_times.stamps  stamps (
+    .clk(clk),
+    .i__valid(i__valid),
+    .o__payload(o__payload),
+    .o__ready(o),
+    .o__valid(o__valid),
+    .rst(rst),
+    .write__data(now)
+  );
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    \$5  = \$1 [10:0];
+    if (rst) begin
+      \$5  = 11'h000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    \$6  = \$2 [10:0];
+    if (rst) begin
+      \$6  = 11'h000;
+    end
+  end
+  assign i = i__valid;
+  assign i__payload = now;
+  assign overdue = \$3 [10:0];
+  assign o__ready = o;
+endmodule
+
+module \t3_node_small.egress.delay.word_times.stamps (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$28 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$28 <= 1'b0;
+  wire \$1 ;
+  reg [8:0] \$10 ;
+  reg [7:0] \$11 ;
+  reg [7:0] \$12 ;
+  wire [8:0] \$2 ;
+  wire [8:0] \$3 ;
+  wire [8:0] \$4 ;
+  wire [9:0] \$5 ;
+  wire [10:0] \$6 ;
+  wire \$7 ;
+  wire [8:0] \$8 ;
+  wire [8:0] \$9 ;
+  input clk;
+  wire clk;
+  wire get;
+  reg [7:0] get_at = 8'h00;
+  wire [7:0] get_next;
+  wire [10:0] i__payload;
+  wire i__ready;
+  input i__valid;
+  wire i__valid;
+  reg [8:0] level = 9'h000;
+  output [10:0] o__payload;
+  wire [10:0] o__payload;
+  input o__ready;
+  wire o__ready;
+  output o__valid;
+  wire o__valid;
+  wire put;
+  (* init = 8'h00 *)
+  wire [7:0] put_at;
+  wire [7:0] read__addr;
+  wire [10:0] read__data;
+  input rst;
+  wire rst;
+  reg [7:0] write__addr = 8'h00;
+  input [10:0] write__data;
+  wire [10:0] write__data;
+  wire write__en;
+  reg [10:0] storage [255:0];
+`ifndef SYNTHESIS
+  integer storage_word;
+  initial for (storage_word = 0; storage_word <= 255; storage_word = storage_word + 1) storage [storage_word] = 0;
+`endif
+  always @(posedge clk) begin
+    if (put)
+      storage[write__addr] <= write__data;
+  end
+  reg [7:0] _0_;
+`ifndef SYNTHESIS
+  initial _0_ = 0;
+`endif
+  always @(posedge clk) begin
+    _0_ <= \$4 [7:0];
+  end
+  assign o__payload = storage[_0_];
+  assign i__ready = level != 9'h100;
+  assign o__valid = | level;
+  assign put = i__valid & i__ready;
+  assign get = o__valid & o__ready;
+  assign \$1  = get_at == 8'hff;
+  assign \$2  = get_at + 1'h1;
+  assign \$3  = \$1  ? 9'h000 : \$2 ;
+  assign \$4  = get ? \$3  : { 1'h0, get_at };
+  assign \$5  = level + put;
+  assign \$6  = \$5  - get;
+  assign \$7  = write__addr == 8'hff;
+  assign \$8  = write__addr + 1'h1;
+  assign \$9  = \$7  ? 9'h000 : \$8 ;
+  always @(posedge clk)
+    level <= \$10 ;
+  always @(posedge clk)
+    get_at <= \$11 ;
+  always @(posedge clk)
+    write__addr <= \$12 ;
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
+    \$10  = \$6 [8:0];
+    if (rst) begin
+      \$10  = 9'h000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
+    \$11  = \$4 [7:0];
+    if (rst) begin
+      \$11  = 8'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
+    \$12  = write__addr;
+    if (put) begin
+      \$12  = \$9 [7:0];
+    end
+    if (rst) begin
+      \$12  = 8'h00;
+    end
+  end
+  assign put_at = write__addr;
+  assign i__payload = write__data;
+  assign write__en = put;
+  assign get_next = \$4 [7:0];
+  assign read__addr = \$4 [7:0];
+  assign read__data = o__payload;
+endmodule
+
+module \t3_node_small.egress.delay.words (rst, i__valid, o__ready, i__ready, o__payload, write__data, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$29 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$29 <= 1'b0;
   wire \$1 ;
   reg [8:0] \$10 ;
   reg [7:0] \$11 ;
@@ -15475,21 +15680,21 @@ module \t3_node_small.egress.delay.words (rst, i__valid, o__ready, i__ready, o__
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
     \$10  = \$6 [8:0];
     if (rst) begin
       \$10  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
     \$11  = \$4 [7:0];
     if (rst) begin
       \$11  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$27 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [7:0];
@@ -15519,8 +15724,8 @@ module \t3_node_small.egress.delay.words (rst, i__valid, o__ready, i__ready, o__
 endmodule
 
 module \t3_node_small.egress.merge (rst, o__ready, a__valid, a__payload, o__valid, o__payload, a__ready, b__ready, b__valid, b__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$28 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$28 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$30 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$30 <= 1'b0;
   wire \$1 ;
   wire \$2 ;
   wire \$3 ;
@@ -15602,7 +15807,7 @@ module \t3_node_small.egress.merge (rst, o__ready, a__valid, a__payload, o__vali
   assign \$1  = a__valid & b__valid;
   assign \$2  = ~ previous;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$30 ) begin end
     (* full_case = 32'd1 *)
     if (under_way) begin
       second = chosen;
@@ -15613,7 +15818,7 @@ module \t3_node_small.egress.merge (rst, o__ready, a__valid, a__payload, o__vali
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$30 ) begin end
     \$5  = under_way;
     if (o__valid) begin
       \$5  = 1'h1;
@@ -15626,7 +15831,7 @@ module \t3_node_small.egress.merge (rst, o__ready, a__valid, a__payload, o__vali
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$30 ) begin end
     \$6  = chosen;
     if (o__valid) begin
       \$6  = second;
@@ -15636,7 +15841,7 @@ module \t3_node_small.egress.merge (rst, o__ready, a__valid, a__payload, o__vali
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$28 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$30 ) begin end
     \$7  = previous;
     if (o__valid) begin
       if (\$4 ) begin
@@ -15682,10 +15887,10 @@ module \t3_node_small.egress.merge (rst, o__ready, a__valid, a__payload, o__vali
   assign \b__payload.last  = b__payload[134];
 endmodule
 
-module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$5201$0 , stall, read__ready, packet__ready, data__payload, block__payload, read__payload, \port$9301$0 , \port$9303$0 , first_read__payload, packet__valid, done__valid, done__payload, clk
+module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$5201$0 , stall, read__ready, packet__ready, data__payload, block__payload, read__payload, \port$9308$0 , \port$9310$0 , first_read__payload, packet__valid, done__valid, done__payload, clk
 );
-  reg \$auto$verilog_backend.cc:2355:dump_module$29 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$29 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$31 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$31 <= 1'b0;
   wire [8:0] \$1 ;
   wire [3:0] \$10 ;
   wire \$100 ;
@@ -15969,11 +16174,11 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
   output [31:0] \port$5201$0 ;
   wire [31:0] \port$5201$0 ;
   (* init = 30'h00000000 *)
-  output [29:0] \port$9301$0 ;
-  wire [29:0] \port$9301$0 ;
+  output [29:0] \port$9308$0 ;
+  wire [29:0] \port$9308$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$9303$0 ;
-  wire [72:0] \port$9303$0 ;
+  output [72:0] \port$9310$0 ;
+  wire [72:0] \port$9310$0 ;
   reg [3:0] position = 4'h0;
   output [35:0] read__payload;
   wire [35:0] read__payload;
@@ -16178,7 +16383,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$106  = \$107 ;
     if (take) begin
       \$106 [1:0] = o__payload[44:43];
@@ -16194,7 +16399,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$108  = \$109 ;
     if (take) begin
       \$108 [63:0] = \o__payload$44 [64:1];
@@ -16206,7 +16411,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$110  = active;
     if (block__ready) begin
       \$110  = block__valid;
@@ -16216,7 +16421,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$111  = current;
     if (block__ready) begin
       \$111  = block__payload;
@@ -16232,7 +16437,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$112  = empty;
     if (block__ready) begin
       \$112  = \$40 ;
@@ -16242,7 +16447,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$113  = opening;
     if (block__ready) begin
       \$113  = 1'h1;
@@ -16254,7 +16459,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$114  = fresh;
     if (block__ready) begin
       \$114  = 1'h1;
@@ -16266,7 +16471,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$115  = row_span;
     if (block__ready) begin
       \$115  = \$41 [23:0];
@@ -16276,7 +16481,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$116  = left;
     if (block__ready) begin
       \$116  = \$42 [23:3];
@@ -16288,7 +16493,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$117  = after;
     if (block__ready) begin
     end else if (issue) begin
@@ -16299,7 +16504,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$118  = position;
     if (take) begin
       \$118  = \$49 [3:0];
@@ -16309,7 +16514,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$119  = packet__valid;
     if (advance) begin
       \$119  = \$51 ;
@@ -16319,7 +16524,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$120  = ghost;
     if (advance) begin
       \$120  = \$52 ;
@@ -16329,7 +16534,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$121  = address;
     if (take) begin
       \$121  = \$55 [28:0];
@@ -16339,7 +16544,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$122  = strobed;
     if (take) begin
       \$122  = \$98 [3:0];
@@ -16349,7 +16554,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$123  = block_end;
     if (take) begin
       \$123  = \$99 ;
@@ -16359,7 +16564,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$124  = failed;
     if (take) begin
       \$124  = \$102 ;
@@ -16369,7 +16574,7 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$125  = last;
     if (take) begin
       \$125  = o__payload[42];
@@ -16379,14 +16584,14 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$126  = \$105 ;
     if (rst) begin
       \$126  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$29 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
     \$127 [1:0] = \$107 [6:5];
     \$127 [2] = last;
     \$127 [3] = failed;
@@ -16400,8 +16605,8 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
   assign \end  = \$34 [2:0];
   assign packet__payload = { \$109 , \$36 , \$107  };
   assign \port$5201$0  = \$36 ;
-  assign \port$9301$0  = \$107 ;
-  assign \port$9303$0  = \$109 ;
+  assign \port$9308$0  = \$107 ;
+  assign \port$9310$0  = \$109 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -16522,8 +16727,8 @@ module \t3_node_small.engine (rst, \i__valid$27 , block__valid, read__valid, blo
 endmodule
 
 module \t3_node_small.engine.buffer (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$30 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$30 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$32 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$32 <= 1'b0;
   wire \$1 ;
   reg [6:0] \$10 ;
   reg [5:0] \$11 ;
@@ -16608,21 +16813,21 @@ module \t3_node_small.engine.buffer (rst, i__valid, o__ready, o__valid, o__paylo
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$30 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
     \$10  = \$6 [6:0];
     if (rst) begin
       \$10  = 7'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$30 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
     \$11  = \$4 [5:0];
     if (rst) begin
       \$11  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$30 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [5:0];
@@ -16648,8 +16853,8 @@ module \t3_node_small.engine.buffer (rst, i__valid, o__ready, o__valid, o__paylo
 endmodule
 
 module \t3_node_small.engine.descriptions (rst, i__valid, o__ready, i__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$31 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$31 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$33 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$33 <= 1'b0;
   wire \$1 ;
   reg [2:0] \$10 ;
   reg [1:0] \$11 ;
@@ -16787,21 +16992,21 @@ module \t3_node_small.engine.descriptions (rst, i__valid, o__ready, i__ready, o_
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
     \$10  = \$6 [2:0];
     if (rst) begin
       \$10  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
     \$11  = \$4 [1:0];
     if (rst) begin
       \$11  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$31 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [1:0];
@@ -16880,8 +17085,8 @@ endmodule
 
 module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__valid, fire__payload, fire__ready, block__valid, doorbell_local__valid, doorbell_remote__valid, block__ready, doorbell_local__ready, doorbell_remote__ready, plans, interrupt, command_done__valid, command_done__payload, ended__valid, ended__payload, block__payload, doorbell_local__payload, doorbell_remote__payload
 , block_done__payload, table__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$32 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$32 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$34 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$34 <= 1'b0;
   wire \$1 ;
   wire [11:0] \$10 ;
   wire \$11 ;
@@ -17615,7 +17820,7 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$81  = dma;
     if (\$4 ) begin
       (* full_case = 32'd1 *)
@@ -17643,14 +17848,14 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$82  = \$8 ;
     if (rst) begin
       \$82  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$83  = ahead;
     if (advance) begin
       \$83 [18:9] = \$9 [9:0];
@@ -17662,7 +17867,7 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$84  = valid;
     if (advance) begin
       \$84  = ahead_valid;
@@ -17672,7 +17877,7 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$85  = current;
     if (advance) begin
       \$85  = ahead;
@@ -17682,7 +17887,7 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$86  = failed;
     if (block_done__valid) begin
       \$86  = \$12 ;
@@ -17692,7 +17897,7 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     (* full_case = 32'd1 *)
     if (ringing) begin
       \$87  = \$13 ;
@@ -17704,56 +17909,56 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$88  = \$16 ;
     if (rst) begin
       \$88  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$89  = \$18 ;
     if (rst) begin
       \$89  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$90  = o__payload[1:0];
     if (rst) begin
       \$90  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$91  = interrupting;
     if (rst) begin
       \$91  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$92  = plan;
     if (rst) begin
       \$92  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$93  = finish;
     if (rst) begin
       \$93  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$94  = finishing;
     if (rst) begin
       \$94  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$32 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
     \$95  = plan;
     if (rst) begin
       \$95  = 2'h0;
@@ -17981,8 +18186,8 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
 endmodule
 
 module \t3_node_small.front_end.endings (rst, i__valid, o__ready, i__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$33 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$33 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$35 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$35 <= 1'b0;
   wire \$1 ;
   reg [3:0] \$10 ;
   reg [2:0] \$11 ;
@@ -18088,21 +18293,21 @@ module \t3_node_small.front_end.endings (rst, i__valid, o__ready, i__ready, o__v
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
     \$10  = \$6 [3:0];
     if (rst) begin
       \$10  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
     \$11  = \$4 [2:0];
     if (rst) begin
       \$11  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$33 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [2:0];
@@ -18148,8 +18353,8 @@ module \t3_node_small.front_end.endings (rst, i__valid, o__ready, i__ready, o__v
 endmodule
 
 module \t3_node_small.front_end.outcomes (rst, i__valid, write__data, o__ready, o__valid, o__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$34 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$34 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$36 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$36 <= 1'b0;
   wire \$1 ;
   reg [3:0] \$10 ;
   reg [2:0] \$11 ;
@@ -18226,21 +18431,21 @@ module \t3_node_small.front_end.outcomes (rst, i__valid, write__data, o__ready, 
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
     \$10  = \$6 [3:0];
     if (rst) begin
       \$10  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
     \$11  = \$4 [2:0];
     if (rst) begin
       \$11  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$34 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [2:0];
@@ -18258,8 +18463,8 @@ module \t3_node_small.front_end.outcomes (rst, i__valid, write__data, o__ready, 
 endmodule
 
 module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready, i__payload, plans, busy, credit, holding, holding_plan, request__valid, request__payload, events, error__valid, error__payload, hold_timeout, table__payload, i__valid);
-  reg \$auto$verilog_backend.cc:2355:dump_module$35 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$35 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$37 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$37 <= 1'b0;
   wire [31:0] \$1 ;
   wire \$10 ;
   wire [1:0] \$100 ;
@@ -18792,7 +18997,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     send = 1'h0;
     casez (fsm_state)
       2'h0:
@@ -18813,7 +19018,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     fault = 1'h0;
     casez (fsm_state)
       2'h0:
@@ -18831,7 +19036,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     cause = 4'h0;
     casez (fsm_state)
       2'h0:
@@ -18854,7 +19059,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     (* full_case = 32'd1 *)
     casez (fsm_state)
       2'h0:
@@ -18868,7 +19073,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     holds = 1'h0;
     casez (fsm_state)
       2'h0:
@@ -18884,7 +19089,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     bad = 1'h0;
     if (\o__payload$30 [126]) begin
       bad = 1'h1;
@@ -18901,7 +19106,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \cause$32  = 4'h0;
     if (\o__payload$30 [126]) begin
       \cause$32  = \o__payload$30 [130:127];
@@ -18918,42 +19123,42 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$123  = taken;
     if (rst) begin
       \$123  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$124  = \$81 [31:0];
     if (rst) begin
       \$124  = 32'd0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$125  = \$86 ;
     if (rst) begin
       \$125  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$126  = holds;
     if (rst) begin
       \$126  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$127  = header_bits[10:9];
     if (rst) begin
       \$127  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$128  = header_bits;
     casez (fsm_state)
       2'h0:
@@ -18977,7 +19182,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$129  = index;
     casez (fsm_state)
       2'h0:
@@ -18995,7 +19200,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$130  = left;
     casez (fsm_state)
       2'h0:
@@ -19016,7 +19221,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$131  = fsm_state;
     (* full_case = 32'd1 *)
     casez (fsm_state)
@@ -19059,7 +19264,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$132  = request__valid;
     if (\o__ready$33 ) begin
       \$132  = good;
@@ -19069,7 +19274,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$133  = request__payload;
     if (\o__ready$33 ) begin
       \$133 [1:0] = \o__payload$30 [132:131];
@@ -19090,7 +19295,7 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$134 [3:0] = \$107 ;
     \$134 [7:4] = \$119 ;
     if (rst) begin
@@ -19098,14 +19303,14 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$135  = \$121 ;
     if (rst) begin
       \$135  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
     \$136 [3:0] = \cause$32 ;
     \$136 [35:4] = \o__payload$30 [93:62];
     \$136 [67:36] = tile;
@@ -19287,8 +19492,8 @@ module \t3_node_small.ingress (clk, rst, table__valid, request__ready, rx__ready
 endmodule
 
 module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__ready, advance, plans, \i__payload$8 , o__payload, o__valid, table__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$36 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$36 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$38 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$38 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -21814,7 +22019,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     .write__data(\i__payload$8 [147:59])
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     last = 3'h0;
     if (\i__payload$8 [32]) begin
       last = 3'h0;
@@ -21842,7 +22047,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     first = 3'h0;
     if (\i__payload$8 [39]) begin
       first = 3'h7;
@@ -21870,7 +22075,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     chosen = 4'h0;
     if (inside_2[15]) begin
       chosen = 4'hf;
@@ -21922,7 +22127,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$781  = full;
     if (advance) begin
       \$781  = { full[5:0], \i__valid$6  };
@@ -21932,7 +22137,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$782  = register;
     if (advance) begin
       \$782  = \i__payload$8 [31:3];
@@ -21942,7 +22147,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$783  = \register$163 ;
     if (advance) begin
       \$783  = \$37 ;
@@ -21952,7 +22157,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$784  = \register$164 ;
     if (advance) begin
       \$784  = \i__payload$8 [55:40];
@@ -21962,7 +22167,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$785  = \register$165 ;
     if (advance) begin
       \$785  = \i__payload$8 [58:56];
@@ -21972,7 +22177,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$786  = \register$166 ;
     if (advance) begin
       \$786  = first;
@@ -21982,7 +22187,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$787  = \register$167 ;
     if (advance) begin
       \$787  = last;
@@ -21992,7 +22197,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$788  = enable_0;
     if (\$45 ) begin
       \$788  = table__payload[23];
@@ -22002,7 +22207,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$789  = base_0;
     if (\$53 ) begin
       \$789  = table__payload[54:23];
@@ -22012,7 +22217,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$790  = limit_0;
     if (\$61 ) begin
       \$790  = table__payload[54:23];
@@ -22022,7 +22227,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$791  = inside_2;
     if (advance) begin
       \$791 [0] = \$70 ;
@@ -22047,7 +22252,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$792  = touches_2;
     if (advance) begin
       \$792 [0] = \$79 ;
@@ -22072,7 +22277,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$793  = enable_1;
     if (\$87 ) begin
       \$793  = table__payload[23];
@@ -22082,7 +22287,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$794  = base_1;
     if (\$95 ) begin
       \$794  = table__payload[54:23];
@@ -22092,7 +22297,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$795  = limit_1;
     if (\$103 ) begin
       \$795  = table__payload[54:23];
@@ -22102,7 +22307,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$796  = enable_2;
     if (\$129 ) begin
       \$796  = table__payload[23];
@@ -22112,7 +22317,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$797  = base_2;
     if (\$137 ) begin
       \$797  = table__payload[54:23];
@@ -22122,7 +22327,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$798  = limit_2;
     if (\$145 ) begin
       \$798  = table__payload[54:23];
@@ -22132,7 +22337,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$799  = enable_3;
     if (\$171 ) begin
       \$799  = table__payload[23];
@@ -22142,7 +22347,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$800  = base_3;
     if (\$179 ) begin
       \$800  = table__payload[54:23];
@@ -22152,7 +22357,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$801  = limit_3;
     if (\$187 ) begin
       \$801  = table__payload[54:23];
@@ -22162,7 +22367,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$802  = enable_4;
     if (\$213 ) begin
       \$802  = table__payload[23];
@@ -22172,7 +22377,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$803  = base_4;
     if (\$221 ) begin
       \$803  = table__payload[54:23];
@@ -22182,7 +22387,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$804  = limit_4;
     if (\$229 ) begin
       \$804  = table__payload[54:23];
@@ -22192,7 +22397,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$805  = enable_5;
     if (\$255 ) begin
       \$805  = table__payload[23];
@@ -22202,7 +22407,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$806  = base_5;
     if (\$263 ) begin
       \$806  = table__payload[54:23];
@@ -22212,7 +22417,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$807  = limit_5;
     if (\$271 ) begin
       \$807  = table__payload[54:23];
@@ -22222,7 +22427,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$808  = enable_6;
     if (\$297 ) begin
       \$808  = table__payload[23];
@@ -22232,7 +22437,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$809  = base_6;
     if (\$305 ) begin
       \$809  = table__payload[54:23];
@@ -22242,7 +22447,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$810  = limit_6;
     if (\$313 ) begin
       \$810  = table__payload[54:23];
@@ -22252,7 +22457,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$811  = enable_7;
     if (\$339 ) begin
       \$811  = table__payload[23];
@@ -22262,7 +22467,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$812  = base_7;
     if (\$347 ) begin
       \$812  = table__payload[54:23];
@@ -22272,7 +22477,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$813  = limit_7;
     if (\$355 ) begin
       \$813  = table__payload[54:23];
@@ -22282,7 +22487,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$814  = enable_8;
     if (\$381 ) begin
       \$814  = table__payload[23];
@@ -22292,7 +22497,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$815  = base_8;
     if (\$389 ) begin
       \$815  = table__payload[54:23];
@@ -22302,7 +22507,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$816  = limit_8;
     if (\$397 ) begin
       \$816  = table__payload[54:23];
@@ -22312,7 +22517,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$817  = enable_9;
     if (\$423 ) begin
       \$817  = table__payload[23];
@@ -22322,7 +22527,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$818  = base_9;
     if (\$431 ) begin
       \$818  = table__payload[54:23];
@@ -22332,7 +22537,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$819  = limit_9;
     if (\$439 ) begin
       \$819  = table__payload[54:23];
@@ -22342,7 +22547,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$820  = enable_10;
     if (\$465 ) begin
       \$820  = table__payload[23];
@@ -22352,7 +22557,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$821  = base_10;
     if (\$473 ) begin
       \$821  = table__payload[54:23];
@@ -22362,7 +22567,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$822  = limit_10;
     if (\$481 ) begin
       \$822  = table__payload[54:23];
@@ -22372,7 +22577,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$823  = enable_11;
     if (\$507 ) begin
       \$823  = table__payload[23];
@@ -22382,7 +22587,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$824  = base_11;
     if (\$515 ) begin
       \$824  = table__payload[54:23];
@@ -22392,7 +22597,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$825  = limit_11;
     if (\$523 ) begin
       \$825  = table__payload[54:23];
@@ -22402,7 +22607,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$826  = enable_12;
     if (\$549 ) begin
       \$826  = table__payload[23];
@@ -22412,7 +22617,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$827  = base_12;
     if (\$557 ) begin
       \$827  = table__payload[54:23];
@@ -22422,7 +22627,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$828  = limit_12;
     if (\$565 ) begin
       \$828  = table__payload[54:23];
@@ -22432,7 +22637,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$829  = enable_13;
     if (\$591 ) begin
       \$829  = table__payload[23];
@@ -22442,7 +22647,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$830  = base_13;
     if (\$599 ) begin
       \$830  = table__payload[54:23];
@@ -22452,7 +22657,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$831  = limit_13;
     if (\$607 ) begin
       \$831  = table__payload[54:23];
@@ -22462,7 +22667,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$832  = enable_14;
     if (\$633 ) begin
       \$832  = table__payload[23];
@@ -22472,7 +22677,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$833  = base_14;
     if (\$641 ) begin
       \$833  = table__payload[54:23];
@@ -22482,7 +22687,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$834  = limit_14;
     if (\$649 ) begin
       \$834  = table__payload[54:23];
@@ -22492,7 +22697,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$835  = enable_15;
     if (\$675 ) begin
       \$835  = table__payload[23];
@@ -22502,7 +22707,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$836  = base_15;
     if (\$683 ) begin
       \$836  = table__payload[54:23];
@@ -22512,7 +22717,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$837  = limit_15;
     if (\$691 ) begin
       \$837  = table__payload[54:23];
@@ -22522,7 +22727,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$838  = \register$185 ;
     if (advance) begin
       \$838  = \$710 ;
@@ -22532,7 +22737,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$839  = \register$186 ;
     if (advance) begin
       \$839  = \$714 ;
@@ -22542,7 +22747,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$840  = \register$187 ;
     if (advance) begin
       \$840  = register;
@@ -22552,7 +22757,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$841  = \register$188 ;
     if (advance) begin
       \$841  = \register$187 ;
@@ -22562,7 +22767,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$842  = \register$189 ;
     if (advance) begin
       \$842  = \register$166 ;
@@ -22572,7 +22777,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$843  = \register$190 ;
     if (advance) begin
       \$843  = \register$189 ;
@@ -22582,7 +22787,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$844  = \register$191 ;
     if (advance) begin
       \$844  = \register$164 ;
@@ -22592,7 +22797,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$845  = \register$192 ;
     if (advance) begin
       \$845  = \register$191 ;
@@ -22602,7 +22807,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$846  = \register$193 ;
     if (advance) begin
       \$846  = \register$165 ;
@@ -22612,7 +22817,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$847  = \register$194 ;
     if (advance) begin
       \$847  = \register$193 ;
@@ -22622,7 +22827,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$848  = \register$195 ;
     if (advance) begin
       \$848  = control_3;
@@ -22632,7 +22837,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$849  = \register$196 ;
     if (advance) begin
       \$849  = \read__data$197 ;
@@ -22642,7 +22847,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$850  = \register$198 ;
     if (advance) begin
       \$850  = geometry_3[21:16];
@@ -22652,7 +22857,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$851  = \register$199 ;
     if (advance) begin
       \$851  = geometry_3[13:8];
@@ -22662,7 +22867,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$852  = \register$200 ;
     if (advance) begin
       \$852  = \$717 ;
@@ -22672,7 +22877,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$853  = \register$201 ;
     if (advance) begin
       \$853  = \$718 [31:0];
@@ -22682,7 +22887,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$854  = \register$203 ;
     if (advance) begin
       \$854  = \$720 ;
@@ -22692,7 +22897,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$855  = \register$204 ;
     if (advance) begin
       \$855  = \$723 ;
@@ -22702,7 +22907,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$856  = \register$205 ;
     if (advance) begin
       \$856  = \$724 [28:0];
@@ -22712,7 +22917,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$857  = \register$207 ;
     if (advance) begin
       \$857  = \$725 [12:0];
@@ -22722,7 +22927,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$858  = \register$148 ;
     if (advance) begin
       \$858  = \register$195 ;
@@ -22732,7 +22937,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$859  = \register$155 ;
     if (advance) begin
       \$859  = \register$196 ;
@@ -22742,7 +22947,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$860  = \register$152 ;
     if (advance) begin
       \$860  = \register$199 ;
@@ -22752,7 +22957,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$861  = \register$153 ;
     if (advance) begin
       \$861  = { \$757 , \$756 , \$755 , \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739 , \$738 , \$737 , \$736 , \$735 , \$734 , \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726  };
@@ -22762,7 +22967,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$862  = \register$151 ;
     if (advance) begin
       \$862  = \$758 ;
@@ -22772,7 +22977,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$863  = \register$150 ;
     if (advance) begin
       \$863  = \register$203 ;
@@ -22782,7 +22987,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$864  = \register$209 ;
     if (advance) begin
       \$864  = \register$204 ;
@@ -22792,7 +22997,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$865  = \register$210 ;
     if (advance) begin
       \$865  = \register$192 ;
@@ -22802,7 +23007,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$866  = \register$211 ;
     if (advance) begin
       \$866  = \register$210 ;
@@ -22812,7 +23017,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$867  = \register$212 ;
     if (advance) begin
       \$867  = \register$194 ;
@@ -22822,7 +23027,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$868  = \register$213 ;
     if (advance) begin
       \$868  = \register$212 ;
@@ -22832,7 +23037,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$869  = \register$157 ;
     if (advance) begin
       \$869  = \register$148 ;
@@ -22842,7 +23047,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$870  = \register$214 ;
     if (advance) begin
       \$870  = slot_wide[9:0];
@@ -22852,7 +23057,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$871  = \register$215 ;
     if (advance) begin
       \$871  = \$764 ;
@@ -22862,7 +23067,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$872  = \register$216 ;
     if (advance) begin
       \$872  = \$767 ;
@@ -22872,7 +23077,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$873  = \register$217 ;
     if (advance) begin
       \$873  = \$768 ;
@@ -22882,7 +23087,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$874  = \register$218 ;
     if (advance) begin
       \$874  = \$769 ;
@@ -22892,7 +23097,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$875  = \register$219 ;
     if (advance) begin
       \$875  = \register$163 ;
@@ -22902,7 +23107,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$876  = \register$220 ;
     if (advance) begin
       \$876  = \register$219 ;
@@ -22912,7 +23117,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$877  = \register$221 ;
     if (advance) begin
       \$877  = \register$220 ;
@@ -22922,7 +23127,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$878  = \register$222 ;
     if (advance) begin
       \$878  = \register$221 ;
@@ -22932,7 +23137,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$879  = \register$223 ;
     if (advance) begin
       \$879  = \register$222 ;
@@ -22942,7 +23147,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$880  = \register$224 ;
     if (advance) begin
       \$880  = \register$185 ;
@@ -22952,7 +23157,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$881  = \register$225 ;
     if (advance) begin
       \$881  = \register$224 ;
@@ -22962,7 +23167,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$882  = \register$226 ;
     if (advance) begin
       \$882  = \register$225 ;
@@ -22972,7 +23177,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$883  = \register$227 ;
     if (advance) begin
       \$883  = \register$186 ;
@@ -22982,7 +23187,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$884  = \register$228 ;
     if (advance) begin
       \$884  = \register$227 ;
@@ -22992,7 +23197,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$885  = \register$229 ;
     if (advance) begin
       \$885  = \register$228 ;
@@ -23002,7 +23207,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$886  = \register$230 ;
     if (advance) begin
       \$886  = \register$188 ;
@@ -23012,7 +23217,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$887  = \register$231 ;
     if (advance) begin
       \$887  = \register$230 ;
@@ -23022,7 +23227,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$888  = \register$232 ;
     if (advance) begin
       \$888  = \register$231 ;
@@ -23032,7 +23237,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$889  = \register$233 ;
     if (advance) begin
       \$889  = \register$205 ;
@@ -23042,7 +23247,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$890  = \register$234 ;
     if (advance) begin
       \$890  = \register$233 ;
@@ -23052,7 +23257,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$891  = \register$235 ;
     if (advance) begin
       \$891  = \register$207 ;
@@ -23062,7 +23267,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$892  = \register$236 ;
     if (advance) begin
       \$892  = \register$235 ;
@@ -23072,7 +23277,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
     \$893  = answer;
     if (advance) begin
       \$893 [0] = \register$223 ;
@@ -23305,8 +23510,8 @@ module \t3_node_small.ingress.address_map (rst, table__valid, \i__valid$6 , o__r
 endmodule
 
 module \t3_node_small.ingress.address_map.waiting (rst, i__valid, o__ready, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$37 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$37 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$39 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$39 <= 1'b0;
   wire \$1 ;
   reg [3:0] \$10 ;
   reg [2:0] \$11 ;
@@ -23422,21 +23627,21 @@ module \t3_node_small.ingress.address_map.waiting (rst, i__valid, o__ready, o__p
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
     \$10  = \$6 [3:0];
     if (rst) begin
       \$10  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
     \$11  = \$4 [2:0];
     if (rst) begin
       \$11  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$37 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [2:0];
@@ -23494,8 +23699,8 @@ module \t3_node_small.ingress.address_map.waiting (rst, i__valid, o__ready, o__p
 endmodule
 
 module \t3_node_small.ingress.buffer (clk, rst, i__ready, o__valid, o__payload, write__data, o__ready, i__valid);
-  reg \$auto$verilog_backend.cc:2355:dump_module$38 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$38 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$40 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$40 <= 1'b0;
   wire \$1 ;
   reg [8:0] \$10 ;
   reg [7:0] \$11 ;
@@ -23585,21 +23790,21 @@ module \t3_node_small.ingress.buffer (clk, rst, i__ready, o__valid, o__payload, 
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$10  = \$6 [8:0];
     if (rst) begin
       \$10  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$11  = \$4 [7:0];
     if (rst) begin
       \$11  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$38 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [7:0];
@@ -23628,9 +23833,9 @@ module \t3_node_small.ingress.buffer (clk, rst, i__ready, o__valid, o__payload, 
   assign \read__data.last  = o__payload[72];
 endmodule
 
-module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \port$9206$25 , \port$9206$50 , \port$9206$75 , status, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$39 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$39 <= 1'b0;
+module \t3_node_small.intensity_monitor (rst, store, access, \port$9213$0 , \port$9213$25 , \port$9213$50 , \port$9213$75 , status, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$41 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$41 <= 1'b0;
   wire \$1 ;
   wire [4:0] \$10 ;
   wire [24:0] \$11 ;
@@ -23686,14 +23891,14 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
   wire [15:0] fixed_threshold;
   reg [24:0] left = 25'h0000000;
   reg [1:0] level;
-  input \port$9206$0 ;
-  wire \port$9206$0 ;
-  input \port$9206$25 ;
-  wire \port$9206$25 ;
-  input \port$9206$50 ;
-  wire \port$9206$50 ;
-  input \port$9206$75 ;
-  wire \port$9206$75 ;
+  input \port$9213$0 ;
+  wire \port$9213$0 ;
+  input \port$9213$25 ;
+  wire \port$9213$25 ;
+  input \port$9213$50 ;
+  wire \port$9213$50 ;
+  input \port$9213$75 ;
+  wire \port$9213$75 ;
   reg [8:0] quotient = 9'h000;
   input rst;
   wire rst;
@@ -23727,7 +23932,7 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
   assign \$12  = accesses + access;
   assign \$14  = fixed ? fixed_threshold : \$13 ;
   assign \$15  = ~ \before ;
-  assign \$16  = { \port$9206$75 , \port$9206$50 , \port$9206$25 , \port$9206$0  } & \$15 ;
+  assign \$16  = { \port$9213$75 , \port$9213$50 , \port$9213$25 , \port$9213$0  } & \$15 ;
   assign \begin  = | \$16 ;
   assign \$17  = | cycles;
   assign \$18  = access | \$17 ;
@@ -23755,7 +23960,7 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
   always @(posedge clk)
     left <= \$32 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     (* full_case = 32'd1 *)
     casez (status[10:9])
       2'h0:
@@ -23769,14 +23974,14 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
-    \$26  = { \port$9206$75 , \port$9206$50 , \port$9206$25 , \port$9206$0  };
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    \$26  = { \port$9213$75 , \port$9213$50 , \port$9213$25 , \port$9213$0  };
     if (rst) begin
       \$26  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     \$27  = cycles;
     if (\begin ) begin
       \$27  = 24'h000000;
@@ -23791,7 +23996,7 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     \$28  = accesses;
     if (\begin ) begin
       \$28  = 24'h000000;
@@ -23806,7 +24011,7 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     \$29  = steps;
     if (\begin ) begin
       \$29  = 4'h0;
@@ -23822,7 +24027,7 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     \$30 [12:0] = status[12:0];
     if (\begin ) begin
       \$30 [11] = 1'h1;
@@ -23843,7 +24048,7 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     \$31  = quotient;
     if (\begin ) begin
     end else if (\$1 ) begin
@@ -23857,7 +24062,7 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     \$32  = left;
     if (\begin ) begin
     end else if (\$1 ) begin
@@ -23871,7 +24076,7 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$39 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
     level = 2'h3;
     if (\$23 ) begin
       level = 2'h2;
@@ -23883,7 +24088,7 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
       level = 2'h0;
     end
   end
-  assign armed = { \port$9206$75 , \port$9206$50 , \port$9206$25 , \port$9206$0  };
+  assign armed = { \port$9213$75 , \port$9213$50 , \port$9213$25 , \port$9213$0  };
   assign \status.intensity  = status[8:0];
   assign \status.level  = status[10:9];
   assign \status.measuring  = status[11];
@@ -23893,9 +24098,9 @@ module \t3_node_small.intensity_monitor (rst, store, access, \port$9206$0 , \por
   assign \$9  = { \$8 , 1'h0 };
 endmodule
 
-module \t3_node_small.outgoing (rst, b__valid, \port$5201$0 , o__ready, o__valid, o__payload, a__ready, b__ready, b__payload, \port$9301$0 , \port$9303$0 , a__valid, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$40 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$40 <= 1'b0;
+module \t3_node_small.outgoing (rst, b__valid, \port$5201$0 , o__ready, o__valid, o__payload, a__ready, b__ready, b__payload, \port$9308$0 , \port$9310$0 , a__valid, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$42 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$42 <= 1'b0;
   wire \$1 ;
   wire \$2 ;
   wire \$3 ;
@@ -23958,17 +24163,17 @@ module \t3_node_small.outgoing (rst, b__valid, \port$5201$0 , o__ready, o__valid
   wire o__valid;
   input [31:0] \port$5201$0 ;
   wire [31:0] \port$5201$0 ;
-  input [29:0] \port$9301$0 ;
-  wire [29:0] \port$9301$0 ;
-  input [72:0] \port$9303$0 ;
-  wire [72:0] \port$9303$0 ;
+  input [29:0] \port$9308$0 ;
+  wire [29:0] \port$9308$0 ;
+  input [72:0] \port$9310$0 ;
+  wire [72:0] \port$9310$0 ;
   reg previous = 1'h0;
   input rst;
   wire rst;
   reg second;
   reg under_way = 1'h0;
   assign o__valid = second ? b__valid : a__valid;
-  assign o__payload = second ? b__payload : { \port$9303$0 , \port$5201$0 , \port$9301$0  };
+  assign o__payload = second ? b__payload : { \port$9310$0 , \port$5201$0 , \port$9308$0  };
   assign \$3  = ~ second;
   assign a__ready = o__ready & \$3 ;
   assign b__ready = o__ready & second;
@@ -23982,7 +24187,7 @@ module \t3_node_small.outgoing (rst, b__valid, \port$5201$0 , o__ready, o__valid
   assign \$1  = a__valid & b__valid;
   assign \$2  = ~ previous;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
     (* full_case = 32'd1 *)
     if (under_way) begin
       second = chosen;
@@ -23993,7 +24198,7 @@ module \t3_node_small.outgoing (rst, b__valid, \port$5201$0 , o__ready, o__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
     \$5  = under_way;
     if (o__valid) begin
       \$5  = 1'h1;
@@ -24006,7 +24211,7 @@ module \t3_node_small.outgoing (rst, b__valid, \port$5201$0 , o__ready, o__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
     \$6  = chosen;
     if (o__valid) begin
       \$6  = second;
@@ -24016,7 +24221,7 @@ module \t3_node_small.outgoing (rst, b__valid, \port$5201$0 , o__ready, o__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$40 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
     \$7  = previous;
     if (o__valid) begin
       if (\$4 ) begin
@@ -24027,7 +24232,7 @@ module \t3_node_small.outgoing (rst, b__valid, \port$5201$0 , o__ready, o__valid
       \$7  = 1'h0;
     end
   end
-  assign a__payload = { \port$9303$0 , \port$5201$0 , \port$9301$0  };
+  assign a__payload = { \port$9310$0 , \port$5201$0 , \port$9308$0  };
   assign \o__payload.op  = o__payload[1:0];
   assign \o__payload.dtype  = o__payload[3:2];
   assign \o__payload.tracked  = o__payload[4];
@@ -24039,17 +24244,17 @@ module \t3_node_small.outgoing (rst, b__valid, \port$5201$0 , o__ready, o__valid
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \a__payload.op  = \port$9301$0 [1:0];
-  assign \a__payload.dtype  = \port$9301$0 [3:2];
-  assign \a__payload.tracked  = \port$9301$0 [4];
-  assign \a__payload.plan  = \port$9301$0 [6:5];
-  assign \a__payload.epoch  = \port$9301$0 [10:7];
-  assign \a__payload.wg  = \port$9301$0 [26:11];
-  assign \a__payload.wf  = \port$9301$0 [29:27];
+  assign \a__payload.op  = \port$9308$0 [1:0];
+  assign \a__payload.dtype  = \port$9308$0 [3:2];
+  assign \a__payload.tracked  = \port$9308$0 [4];
+  assign \a__payload.plan  = \port$9308$0 [6:5];
+  assign \a__payload.epoch  = \port$9308$0 [10:7];
+  assign \a__payload.wg  = \port$9308$0 [26:11];
+  assign \a__payload.wf  = \port$9308$0 [29:27];
   assign \a__payload.address  = \port$5201$0 ;
-  assign \a__payload.data  = \port$9303$0 [63:0];
-  assign \a__payload.strobe  = \port$9303$0 [71:64];
-  assign \a__payload.last  = \port$9303$0 [72];
+  assign \a__payload.data  = \port$9310$0 [63:0];
+  assign \a__payload.strobe  = \port$9310$0 [71:64];
+  assign \a__payload.last  = \port$9310$0 [72];
   assign \b__payload.op  = b__payload[1:0];
   assign \b__payload.dtype  = b__payload[3:2];
   assign \b__payload.tracked  = b__payload[4];
@@ -24064,8 +24269,8 @@ module \t3_node_small.outgoing (rst, b__valid, \port$5201$0 , o__ready, o__valid
 endmodule
 
 module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__valid, clear__ready, busy, full__payload, done, plans, error__valid, error__payload, clear__payload, status, clear__valid, command_done__payload, table__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$41 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$41 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$43 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$43 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -25445,7 +25650,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
   assign \$404  = all_words >> \$996 ;
   assign \$405  = | \$404 [103:90];
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$525  = all_words;
     if (\$6 ) begin
       \$525 [10:0] = \$8 ;
@@ -25536,7 +25741,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$526  = unreported;
     if (\$519 [0]) begin
       \$526 [0] = 1'h0;
@@ -25575,7 +25780,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$527  = tiles_done0;
     if (plans[0]) begin
       if (\$56 ) begin
@@ -25590,7 +25795,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$528  = commands_done0;
     if (plans[0]) begin
       if (\$59 ) begin
@@ -25605,7 +25810,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$529  = timer0;
     if (plans[0]) begin
       if (\$61 ) begin
@@ -25620,7 +25825,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$530  = timed_out;
     if (plans[0]) begin
       if (\$67 ) begin
@@ -25671,7 +25876,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$531 [0] = \$69 ;
     \$531 [1] = \$155 ;
     \$531 [2] = \$241 ;
@@ -25681,7 +25886,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     { \$532 [79:75], \$532 [54:50], \$532 [29:25], \$532 [4:0] } = { plans[79:75], plans[54:50], plans[29:25], plans[4:0] };
     \$532 [14:5] = \$73 [9:0];
     \$532 [24:15] = \$83 [9:0];
@@ -25752,7 +25957,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$533  = finished;
     if (arm0) begin
       \$533 [0] = 1'h0;
@@ -25795,7 +26000,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$534  = clearing;
     if (cleared[0]) begin
       \$534 [0] = 1'h0;
@@ -25826,7 +26031,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$535  = tiles_done1;
     if (plans[25]) begin
       if (\$142 ) begin
@@ -25841,7 +26046,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$536  = commands_done1;
     if (plans[25]) begin
       if (\$145 ) begin
@@ -25856,7 +26061,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$537  = timer1;
     if (plans[25]) begin
       if (\$147 ) begin
@@ -25871,7 +26076,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$538  = tiles_done2;
     if (plans[50]) begin
       if (\$228 ) begin
@@ -25886,7 +26091,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$539  = commands_done2;
     if (plans[50]) begin
       if (\$231 ) begin
@@ -25901,7 +26106,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$540  = timer2;
     if (plans[50]) begin
       if (\$233 ) begin
@@ -25916,7 +26121,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$541  = tiles_done3;
     if (plans[75]) begin
       if (\$314 ) begin
@@ -25931,7 +26136,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$542  = commands_done3;
     if (plans[75]) begin
       if (\$317 ) begin
@@ -25946,7 +26151,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$543  = timer3;
     if (plans[75]) begin
       if (\$319 ) begin
@@ -25961,14 +26166,14 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$544  = \$345 ;
     if (rst) begin
       \$544  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     { \$545 [67:37], \$545 [35:4] } = { error__payload[67:37], error__payload[35:4] };
     \$545 [3:0] = 4'h9;
     \$545 [36] = 1'h1;
@@ -25993,7 +26198,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$546  = drain;
     casez (clear_state_state)
       2'h0:
@@ -26006,7 +26211,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$547  = clear_state_state;
     casez (clear_state_state)
       2'h0:
@@ -26032,7 +26237,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     \$548  = clear__payload;
     casez (clear_state_state)
       2'h0:
@@ -26068,7 +26273,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     clear__valid = 1'h0;
     casez (clear_state_state)
       2'h0:
@@ -26080,7 +26285,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$41 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
     cleared = 4'h0;
     casez (clear_state_state)
       2'h0:
@@ -26237,8 +26442,8 @@ endmodule
 
 module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, r__valid, o__ready, \o__ready$50 , aw__payload, w__payload, ar__payload, \port$8079$0 , \port$8081$0 , busy
 , error__valid, error__payload, b__valid, b__payload, r__payload, bytes, stall, remote__valid, remote__payload, compute__valid, compute__payload, commit__payload, read__payload, plans, table__payload, aw__valid);
-  reg \$auto$verilog_backend.cc:2355:dump_module$42 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$42 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$44 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$44 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$11 ;
@@ -26961,7 +27166,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
     .w__valid(w__valid)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     cause = 4'h7;
     if (\o__payload$73 [203]) begin
     end else if (\o__payload$73 [0]) begin
@@ -26972,7 +27177,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     refused = 1'h0;
     if (\o__payload$73 [203]) begin
       refused = 1'h1;
@@ -26985,7 +27190,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     remote = 1'h0;
     if (\o__payload$73 [203]) begin
     end else if (\o__payload$73 [0]) begin
@@ -26997,7 +27202,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \local  = 1'h0;
     if (\o__payload$73 [203]) begin
     end else if (\o__payload$73 [0]) begin
@@ -27011,14 +27216,14 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$80  = \$69 ;
     if (rst) begin
       \$80  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$82 [3:0] = \$77 ;
     \$82 [4] = \$79 ;
     if (rst) begin
@@ -27026,14 +27231,14 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$84  = \$60 ;
     if (rst) begin
       \$84  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$42 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
     \$85 [3:0] = cause;
     \$85 [35:4] = \o__payload$73 [93:62];
     \$85 [67:36] = tile;
@@ -27455,8 +27660,8 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
 endmodule
 
 module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__valid$6 , advance, \i__payload$8 , o__payload, o__valid, plans, table__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$43 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$43 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$45 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$45 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -29962,7 +30167,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     .write__data(\i__payload$8 [136:59])
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     last = 3'h0;
     if (\i__payload$8 [32]) begin
       last = 3'h0;
@@ -29990,7 +30195,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     first = 3'h0;
     if (\i__payload$8 [39]) begin
       first = 3'h7;
@@ -30018,7 +30223,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     chosen = 4'h0;
     if (inside_2[15]) begin
       chosen = 4'hf;
@@ -30070,7 +30275,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$781  = full;
     if (advance) begin
       \$781  = { full[5:0], \i__valid$6  };
@@ -30080,7 +30285,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$782  = register;
     if (advance) begin
       \$782  = \i__payload$8 [31:3];
@@ -30090,7 +30295,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$783  = \register$163 ;
     if (advance) begin
       \$783  = \$37 ;
@@ -30100,7 +30305,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$784  = \register$164 ;
     if (advance) begin
       \$784  = \i__payload$8 [55:40];
@@ -30110,7 +30315,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$785  = \register$165 ;
     if (advance) begin
       \$785  = \i__payload$8 [58:56];
@@ -30120,7 +30325,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$786  = \register$166 ;
     if (advance) begin
       \$786  = first;
@@ -30130,7 +30335,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$787  = \register$167 ;
     if (advance) begin
       \$787  = last;
@@ -30140,7 +30345,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$788  = enable_0;
     if (\$45 ) begin
       \$788  = table__payload[23];
@@ -30150,7 +30355,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$789  = base_0;
     if (\$53 ) begin
       \$789  = table__payload[54:23];
@@ -30160,7 +30365,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$790  = limit_0;
     if (\$61 ) begin
       \$790  = table__payload[54:23];
@@ -30170,7 +30375,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$791  = inside_2;
     if (advance) begin
       \$791 [0] = \$70 ;
@@ -30195,7 +30400,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$792  = touches_2;
     if (advance) begin
       \$792 [0] = \$79 ;
@@ -30220,7 +30425,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$793  = enable_1;
     if (\$87 ) begin
       \$793  = table__payload[23];
@@ -30230,7 +30435,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$794  = base_1;
     if (\$95 ) begin
       \$794  = table__payload[54:23];
@@ -30240,7 +30445,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$795  = limit_1;
     if (\$103 ) begin
       \$795  = table__payload[54:23];
@@ -30250,7 +30455,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$796  = enable_2;
     if (\$129 ) begin
       \$796  = table__payload[23];
@@ -30260,7 +30465,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$797  = base_2;
     if (\$137 ) begin
       \$797  = table__payload[54:23];
@@ -30270,7 +30475,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$798  = limit_2;
     if (\$145 ) begin
       \$798  = table__payload[54:23];
@@ -30280,7 +30485,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$799  = enable_3;
     if (\$171 ) begin
       \$799  = table__payload[23];
@@ -30290,7 +30495,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$800  = base_3;
     if (\$179 ) begin
       \$800  = table__payload[54:23];
@@ -30300,7 +30505,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$801  = limit_3;
     if (\$187 ) begin
       \$801  = table__payload[54:23];
@@ -30310,7 +30515,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$802  = enable_4;
     if (\$213 ) begin
       \$802  = table__payload[23];
@@ -30320,7 +30525,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$803  = base_4;
     if (\$221 ) begin
       \$803  = table__payload[54:23];
@@ -30330,7 +30535,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$804  = limit_4;
     if (\$229 ) begin
       \$804  = table__payload[54:23];
@@ -30340,7 +30545,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$805  = enable_5;
     if (\$255 ) begin
       \$805  = table__payload[23];
@@ -30350,7 +30555,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$806  = base_5;
     if (\$263 ) begin
       \$806  = table__payload[54:23];
@@ -30360,7 +30565,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$807  = limit_5;
     if (\$271 ) begin
       \$807  = table__payload[54:23];
@@ -30370,7 +30575,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$808  = enable_6;
     if (\$297 ) begin
       \$808  = table__payload[23];
@@ -30380,7 +30585,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$809  = base_6;
     if (\$305 ) begin
       \$809  = table__payload[54:23];
@@ -30390,7 +30595,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$810  = limit_6;
     if (\$313 ) begin
       \$810  = table__payload[54:23];
@@ -30400,7 +30605,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$811  = enable_7;
     if (\$339 ) begin
       \$811  = table__payload[23];
@@ -30410,7 +30615,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$812  = base_7;
     if (\$347 ) begin
       \$812  = table__payload[54:23];
@@ -30420,7 +30625,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$813  = limit_7;
     if (\$355 ) begin
       \$813  = table__payload[54:23];
@@ -30430,7 +30635,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$814  = enable_8;
     if (\$381 ) begin
       \$814  = table__payload[23];
@@ -30440,7 +30645,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$815  = base_8;
     if (\$389 ) begin
       \$815  = table__payload[54:23];
@@ -30450,7 +30655,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$816  = limit_8;
     if (\$397 ) begin
       \$816  = table__payload[54:23];
@@ -30460,7 +30665,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$817  = enable_9;
     if (\$423 ) begin
       \$817  = table__payload[23];
@@ -30470,7 +30675,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$818  = base_9;
     if (\$431 ) begin
       \$818  = table__payload[54:23];
@@ -30480,7 +30685,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$819  = limit_9;
     if (\$439 ) begin
       \$819  = table__payload[54:23];
@@ -30490,7 +30695,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$820  = enable_10;
     if (\$465 ) begin
       \$820  = table__payload[23];
@@ -30500,7 +30705,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$821  = base_10;
     if (\$473 ) begin
       \$821  = table__payload[54:23];
@@ -30510,7 +30715,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$822  = limit_10;
     if (\$481 ) begin
       \$822  = table__payload[54:23];
@@ -30520,7 +30725,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$823  = enable_11;
     if (\$507 ) begin
       \$823  = table__payload[23];
@@ -30530,7 +30735,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$824  = base_11;
     if (\$515 ) begin
       \$824  = table__payload[54:23];
@@ -30540,7 +30745,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$825  = limit_11;
     if (\$523 ) begin
       \$825  = table__payload[54:23];
@@ -30550,7 +30755,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$826  = enable_12;
     if (\$549 ) begin
       \$826  = table__payload[23];
@@ -30560,7 +30765,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$827  = base_12;
     if (\$557 ) begin
       \$827  = table__payload[54:23];
@@ -30570,7 +30775,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$828  = limit_12;
     if (\$565 ) begin
       \$828  = table__payload[54:23];
@@ -30580,7 +30785,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$829  = enable_13;
     if (\$591 ) begin
       \$829  = table__payload[23];
@@ -30590,7 +30795,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$830  = base_13;
     if (\$599 ) begin
       \$830  = table__payload[54:23];
@@ -30600,7 +30805,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$831  = limit_13;
     if (\$607 ) begin
       \$831  = table__payload[54:23];
@@ -30610,7 +30815,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$832  = enable_14;
     if (\$633 ) begin
       \$832  = table__payload[23];
@@ -30620,7 +30825,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$833  = base_14;
     if (\$641 ) begin
       \$833  = table__payload[54:23];
@@ -30630,7 +30835,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$834  = limit_14;
     if (\$649 ) begin
       \$834  = table__payload[54:23];
@@ -30640,7 +30845,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$835  = enable_15;
     if (\$675 ) begin
       \$835  = table__payload[23];
@@ -30650,7 +30855,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$836  = base_15;
     if (\$683 ) begin
       \$836  = table__payload[54:23];
@@ -30660,7 +30865,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$837  = limit_15;
     if (\$691 ) begin
       \$837  = table__payload[54:23];
@@ -30670,7 +30875,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$838  = \register$185 ;
     if (advance) begin
       \$838  = \$710 ;
@@ -30680,7 +30885,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$839  = \register$186 ;
     if (advance) begin
       \$839  = \$714 ;
@@ -30690,7 +30895,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$840  = \register$187 ;
     if (advance) begin
       \$840  = register;
@@ -30700,7 +30905,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$841  = \register$188 ;
     if (advance) begin
       \$841  = \register$187 ;
@@ -30710,7 +30915,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$842  = \register$189 ;
     if (advance) begin
       \$842  = \register$166 ;
@@ -30720,7 +30925,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$843  = \register$190 ;
     if (advance) begin
       \$843  = \register$189 ;
@@ -30730,7 +30935,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$844  = \register$191 ;
     if (advance) begin
       \$844  = \register$164 ;
@@ -30740,7 +30945,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$845  = \register$192 ;
     if (advance) begin
       \$845  = \register$191 ;
@@ -30750,7 +30955,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$846  = \register$193 ;
     if (advance) begin
       \$846  = \register$165 ;
@@ -30760,7 +30965,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$847  = \register$194 ;
     if (advance) begin
       \$847  = \register$193 ;
@@ -30770,7 +30975,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$848  = \register$195 ;
     if (advance) begin
       \$848  = control_3;
@@ -30780,7 +30985,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$849  = \register$196 ;
     if (advance) begin
       \$849  = \read__data$197 ;
@@ -30790,7 +30995,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$850  = \register$198 ;
     if (advance) begin
       \$850  = geometry_3[21:16];
@@ -30800,7 +31005,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$851  = \register$199 ;
     if (advance) begin
       \$851  = geometry_3[13:8];
@@ -30810,7 +31015,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$852  = \register$200 ;
     if (advance) begin
       \$852  = \$717 ;
@@ -30820,7 +31025,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$853  = \register$201 ;
     if (advance) begin
       \$853  = \$718 [31:0];
@@ -30830,7 +31035,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$854  = \register$203 ;
     if (advance) begin
       \$854  = \$720 ;
@@ -30840,7 +31045,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$855  = \register$204 ;
     if (advance) begin
       \$855  = \$723 ;
@@ -30850,7 +31055,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$856  = \register$205 ;
     if (advance) begin
       \$856  = \$724 [28:0];
@@ -30860,7 +31065,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$857  = \register$207 ;
     if (advance) begin
       \$857  = \$725 [12:0];
@@ -30870,7 +31075,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$858  = \register$148 ;
     if (advance) begin
       \$858  = \register$195 ;
@@ -30880,7 +31085,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$859  = \register$155 ;
     if (advance) begin
       \$859  = \register$196 ;
@@ -30890,7 +31095,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$860  = \register$152 ;
     if (advance) begin
       \$860  = \register$199 ;
@@ -30900,7 +31105,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$861  = \register$153 ;
     if (advance) begin
       \$861  = { \$757 , \$756 , \$755 , \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739 , \$738 , \$737 , \$736 , \$735 , \$734 , \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726  };
@@ -30910,7 +31115,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$862  = \register$151 ;
     if (advance) begin
       \$862  = \$758 ;
@@ -30920,7 +31125,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$863  = \register$150 ;
     if (advance) begin
       \$863  = \register$203 ;
@@ -30930,7 +31135,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$864  = \register$209 ;
     if (advance) begin
       \$864  = \register$204 ;
@@ -30940,7 +31145,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$865  = \register$210 ;
     if (advance) begin
       \$865  = \register$192 ;
@@ -30950,7 +31155,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$866  = \register$211 ;
     if (advance) begin
       \$866  = \register$210 ;
@@ -30960,7 +31165,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$867  = \register$212 ;
     if (advance) begin
       \$867  = \register$194 ;
@@ -30970,7 +31175,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$868  = \register$213 ;
     if (advance) begin
       \$868  = \register$212 ;
@@ -30980,7 +31185,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$869  = \register$157 ;
     if (advance) begin
       \$869  = \register$148 ;
@@ -30990,7 +31195,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$870  = \register$214 ;
     if (advance) begin
       \$870  = slot_wide[9:0];
@@ -31000,7 +31205,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$871  = \register$215 ;
     if (advance) begin
       \$871  = \$764 ;
@@ -31010,7 +31215,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$872  = \register$216 ;
     if (advance) begin
       \$872  = \$767 ;
@@ -31020,7 +31225,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$873  = \register$217 ;
     if (advance) begin
       \$873  = \$768 ;
@@ -31030,7 +31235,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$874  = \register$218 ;
     if (advance) begin
       \$874  = \$769 ;
@@ -31040,7 +31245,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$875  = \register$219 ;
     if (advance) begin
       \$875  = \register$163 ;
@@ -31050,7 +31255,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$876  = \register$220 ;
     if (advance) begin
       \$876  = \register$219 ;
@@ -31060,7 +31265,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$877  = \register$221 ;
     if (advance) begin
       \$877  = \register$220 ;
@@ -31070,7 +31275,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$878  = \register$222 ;
     if (advance) begin
       \$878  = \register$221 ;
@@ -31080,7 +31285,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$879  = \register$223 ;
     if (advance) begin
       \$879  = \register$222 ;
@@ -31090,7 +31295,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$880  = \register$224 ;
     if (advance) begin
       \$880  = \register$185 ;
@@ -31100,7 +31305,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$881  = \register$225 ;
     if (advance) begin
       \$881  = \register$224 ;
@@ -31110,7 +31315,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$882  = \register$226 ;
     if (advance) begin
       \$882  = \register$225 ;
@@ -31120,7 +31325,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$883  = \register$227 ;
     if (advance) begin
       \$883  = \register$186 ;
@@ -31130,7 +31335,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$884  = \register$228 ;
     if (advance) begin
       \$884  = \register$227 ;
@@ -31140,7 +31345,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$885  = \register$229 ;
     if (advance) begin
       \$885  = \register$228 ;
@@ -31150,7 +31355,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$886  = \register$230 ;
     if (advance) begin
       \$886  = \register$188 ;
@@ -31160,7 +31365,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$887  = \register$231 ;
     if (advance) begin
       \$887  = \register$230 ;
@@ -31170,7 +31375,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$888  = \register$232 ;
     if (advance) begin
       \$888  = \register$231 ;
@@ -31180,7 +31385,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$889  = \register$233 ;
     if (advance) begin
       \$889  = \register$205 ;
@@ -31190,7 +31395,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$890  = \register$234 ;
     if (advance) begin
       \$890  = \register$233 ;
@@ -31200,7 +31405,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$891  = \register$235 ;
     if (advance) begin
       \$891  = \register$207 ;
@@ -31210,7 +31415,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$892  = \register$236 ;
     if (advance) begin
       \$892  = \register$235 ;
@@ -31220,7 +31425,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$43 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
     \$893  = answer;
     if (advance) begin
       \$893 [0] = \register$223 ;
@@ -31433,8 +31638,8 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, \i__val
 endmodule
 
 module \t3_node_small.producer.address_map.waiting (rst, i__valid, o__ready, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$44 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$44 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$46 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$46 <= 1'b0;
   wire \$1 ;
   reg [3:0] \$10 ;
   reg [2:0] \$11 ;
@@ -31534,21 +31739,21 @@ module \t3_node_small.producer.address_map.waiting (rst, i__valid, o__ready, o__
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
     \$10  = \$6 [3:0];
     if (rst) begin
       \$10  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
     \$11  = \$4 [2:0];
     if (rst) begin
       \$11  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$44 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [2:0];
@@ -31590,8 +31795,8 @@ module \t3_node_small.producer.address_map.waiting (rst, i__valid, o__ready, o__
 endmodule
 
 module \t3_node_small.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__ready, i__1__ready, o__ready, i__0__payload, i__1__payload, o__valid, o__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$45 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$45 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$47 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$47 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$11 ;
@@ -31749,7 +31954,7 @@ module \t3_node_small.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__rea
   always @(posedge clk)
     waited <= \$39 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
     (* full_case = 32'd1 *)
     if (preferred) begin
       eligible = 2'h1;
@@ -31762,7 +31967,7 @@ module \t3_node_small.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
     chosen = 2'h0;
     (* full_case = 32'd1 *)
     casez (last)
@@ -31787,7 +31992,7 @@ module \t3_node_small.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__rea
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
     \$36  = o__valid;
     if (open_) begin
       \$36  = \$24 ;
@@ -31797,7 +32002,7 @@ module \t3_node_small.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
     \$37  = o__payload;
     if (\$25 ) begin
       \$37  = i__0__payload;
@@ -31810,7 +32015,7 @@ module \t3_node_small.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
     \$38  = last;
     if (\$25 ) begin
       if (\$26 ) begin
@@ -31827,7 +32032,7 @@ module \t3_node_small.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__rea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
     \$39  = waited;
     if (\$33 ) begin
       \$39  = 16'h0000;
@@ -31934,8 +32139,8 @@ module \t3_node_small.producer.arbiter (rst, i__0__valid, i__1__valid, i__0__rea
 endmodule
 
 module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted__valid, o__ready, i__payload, o__valid, o__payload, accepted__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$46 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$46 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$48 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$48 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$11 ;
@@ -32087,7 +32292,7 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
   always @(posedge clk)
     accepted__payload <= \$34 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     joins = \$6 ;
     if (\$12 ) begin
       joins = 1'h0;
@@ -32112,7 +32317,7 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     position = 4'h0;
     if (i__ready) begin
       if (joins) begin
@@ -32121,7 +32326,7 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$27  = ends;
     if (flush) begin
       \$27  = 1'h1;
@@ -32134,7 +32339,7 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$28  = held;
     if (i__ready) begin
       \$28  = i__payload;
@@ -32144,7 +32349,7 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$29  = held_valid;
     if (i__ready) begin
       \$29  = i__valid;
@@ -32154,7 +32359,7 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$30  = number;
     if (i__ready) begin
       \$30  = position;
@@ -32164,7 +32369,7 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$31  = next_beat;
     if (i__ready) begin
       \$31  = \$23 [28:0];
@@ -32174,7 +32379,7 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$32  = o__valid;
     if (\$25 ) begin
       \$32  = moves;
@@ -32184,7 +32389,7 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$33  = o__payload;
     if (\$25 ) begin
       \$33 [133:0] = held[133:0];
@@ -32195,7 +32400,7 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
     \$34  = accepted__payload;
     if (\$25 ) begin
       \$34  = held[138:136];
@@ -32247,8 +32452,8 @@ module \t3_node_small.producer.packets (rst, i__valid, flush, i__ready, accepted
 endmodule
 
 module \t3_node_small.producer.reads (r__ready, clk, rst, read__valid, ar__ready, request__valid, r__valid, request__ready, i__payload, request__payload, r__payload, bytes, stall, read__payload, ar__valid);
-  reg \$auto$verilog_backend.cc:2355:dump_module$47 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$47 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$49 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$49 <= 1'b0;
   wire \$1 ;
   wire [32:0] \$10 ;
   wire [32:0] \$11 ;
@@ -32486,7 +32691,7 @@ module \t3_node_small.producer.reads (r__ready, clk, rst, read__valid, ar__ready
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$36  = later;
     if (asked) begin
       \$36  = \$25 ;
@@ -32496,7 +32701,7 @@ module \t3_node_small.producer.reads (r__ready, clk, rst, read__valid, ar__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$37  = number;
     if (asked) begin
       \$37  = \$27 [7:0];
@@ -32506,21 +32711,21 @@ module \t3_node_small.producer.reads (r__ready, clk, rst, read__valid, ar__ready
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$38  = \$29 [5:0];
     if (rst) begin
       \$38  = 6'h20;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$39  = \$33 [3:0];
     if (rst) begin
       \$39  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$47 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
     \$40  = \$35 ;
     if (rst) begin
       \$40  = 1'h0;
@@ -32606,8 +32811,8 @@ module \t3_node_small.producer.reads (r__ready, clk, rst, read__valid, ar__ready
 endmodule
 
 module \t3_node_small.producer.reads.answers (rst, i__valid, o__ready, i__ready, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$48 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$48 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$50 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$50 <= 1'b0;
   wire \$1 ;
   reg [5:0] \$10 ;
   reg [4:0] \$11 ;
@@ -32692,21 +32897,21 @@ module \t3_node_small.producer.reads.answers (rst, i__valid, o__ready, i__ready,
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     \$10  = \$6 [5:0];
     if (rst) begin
       \$10  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     \$11  = \$4 [4:0];
     if (rst) begin
       \$11  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$48 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [4:0];
@@ -32732,8 +32937,8 @@ module \t3_node_small.producer.reads.answers (rst, i__valid, o__ready, i__ready,
 endmodule
 
 module \t3_node_small.producer.reads.beats (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$49 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$49 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$51 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$51 <= 1'b0;
   wire \$1 ;
   reg [5:0] \$10 ;
   reg [4:0] \$11 ;
@@ -32822,21 +33027,21 @@ module \t3_node_small.producer.reads.beats (rst, i__valid, o__ready, o__valid, o
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$10  = \$6 [5:0];
     if (rst) begin
       \$10  = 6'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$11  = \$4 [4:0];
     if (rst) begin
       \$11  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$49 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [4:0];
@@ -32866,8 +33071,8 @@ module \t3_node_small.producer.reads.beats (rst, i__valid, o__ready, o__valid, o
 endmodule
 
 module \t3_node_small.producer.reads.bursts (rst, i__valid, o__ready, i__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$50 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$50 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$52 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$52 <= 1'b0;
   wire \$1 ;
   reg [1:0] \$10 ;
   reg \$11 ;
@@ -32967,21 +33172,21 @@ module \t3_node_small.producer.reads.bursts (rst, i__valid, o__ready, i__ready, 
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
     \$10  = \$6 [1:0];
     if (rst) begin
       \$10  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
     \$11  = \$4 [0];
     if (rst) begin
       \$11  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$50 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [0];
@@ -33025,8 +33230,8 @@ module \t3_node_small.producer.reads.bursts (rst, i__valid, o__ready, i__ready, 
 endmodule
 
 module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__valid, routed__valid, aw__ready, beat__valid, w__ready, beat__ready, accepted__valid, aw__payload, w__payload, routed__payload, beat__payload, b__valid, b__payload, accepted__payload, commit__payload, aw__valid);
-  reg \$auto$verilog_backend.cc:2355:dump_module$51 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$51 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$53 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$53 <= 1'b0;
   wire \$1 ;
   wire [8:0] \$10 ;
   wire \$100 ;
@@ -33854,7 +34059,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
@@ -33876,7 +34081,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
@@ -33898,7 +34103,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
@@ -33920,28 +34125,28 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$276  = \$33 [2:0];
     if (rst) begin
       \$276  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$277  = \$34 [2:0];
     if (rst) begin
       \$277  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$278  = \$36 [3:0];
     if (rst) begin
       \$278  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$279  = later;
     if (taken) begin
       \$279  = \$44 ;
@@ -33951,7 +34156,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$280  = number;
     if (taken) begin
       \$280  = \$46 [7:0];
@@ -33961,14 +34166,14 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$281  = \$58 [8:0];
     if (rst) begin
       \$281  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$282  = complete_0;
     if (\$61 ) begin
       \$282  = 1'h1;
@@ -33981,7 +34186,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$283  = error_0;
     if (\$70 ) begin
       \$283  = 1'h1;
@@ -33994,7 +34199,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$284  = id_0;
     if (\$74 ) begin
       \$284  = aw__payload[3:0];
@@ -34004,14 +34209,14 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$285  = \$86 [8:0];
     if (rst) begin
       \$285  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$286  = complete_1;
     if (\$89 ) begin
       \$286  = 1'h1;
@@ -34024,7 +34229,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$287  = error_1;
     if (\$98 ) begin
       \$287  = 1'h1;
@@ -34037,7 +34242,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$288  = id_1;
     if (\$102 ) begin
       \$288  = aw__payload[3:0];
@@ -34047,14 +34252,14 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$289  = \$114 [8:0];
     if (rst) begin
       \$289  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$290  = complete_2;
     if (\$117 ) begin
       \$290  = 1'h1;
@@ -34067,7 +34272,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$291  = error_2;
     if (\$126 ) begin
       \$291  = 1'h1;
@@ -34080,7 +34285,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$292  = id_2;
     if (\$130 ) begin
       \$292  = aw__payload[3:0];
@@ -34090,14 +34295,14 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$293  = \$142 [8:0];
     if (rst) begin
       \$293  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$294  = complete_3;
     if (\$145 ) begin
       \$294  = 1'h1;
@@ -34110,7 +34315,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$295  = error_3;
     if (\$154 ) begin
       \$295  = 1'h1;
@@ -34123,7 +34328,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$296  = id_3;
     if (\$158 ) begin
       \$296  = aw__payload[3:0];
@@ -34133,14 +34338,14 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$297  = \$170 [8:0];
     if (rst) begin
       \$297  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$298  = complete_4;
     if (\$173 ) begin
       \$298  = 1'h1;
@@ -34153,7 +34358,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$299  = error_4;
     if (\$182 ) begin
       \$299  = 1'h1;
@@ -34166,7 +34371,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$300  = id_4;
     if (\$186 ) begin
       \$300  = aw__payload[3:0];
@@ -34176,14 +34381,14 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$301  = \$198 [8:0];
     if (rst) begin
       \$301  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$302  = complete_5;
     if (\$201 ) begin
       \$302  = 1'h1;
@@ -34196,7 +34401,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$303  = error_5;
     if (\$210 ) begin
       \$303  = 1'h1;
@@ -34209,7 +34414,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$304  = id_5;
     if (\$214 ) begin
       \$304  = aw__payload[3:0];
@@ -34219,14 +34424,14 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$305  = \$226 [8:0];
     if (rst) begin
       \$305  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$306  = complete_6;
     if (\$229 ) begin
       \$306  = 1'h1;
@@ -34239,7 +34444,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$307  = error_6;
     if (\$238 ) begin
       \$307  = 1'h1;
@@ -34252,7 +34457,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$308  = id_6;
     if (\$242 ) begin
       \$308  = aw__payload[3:0];
@@ -34262,14 +34467,14 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$309  = \$254 [8:0];
     if (rst) begin
       \$309  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$310  = complete_7;
     if (\$257 ) begin
       \$310  = 1'h1;
@@ -34282,7 +34487,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$311  = error_7;
     if (\$266 ) begin
       \$311  = 1'h1;
@@ -34295,7 +34500,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$312  = id_7;
     if (\$270 ) begin
       \$312  = aw__payload[3:0];
@@ -34305,7 +34510,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$313  = b__valid;
     if (\$272 ) begin
       \$313  = ended;
@@ -34315,7 +34520,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$51 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
     \$314  = b__payload;
     if (\$272 ) begin
       \$314 [3:0] = \$273 ;
@@ -34395,8 +34600,8 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
 endmodule
 
 module \t3_node_small.producer.writes.bursts (rst, i__valid, o__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$52 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$52 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$54 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$54 <= 1'b0;
   wire \$1 ;
   reg [3:0] \$10 ;
   reg [2:0] \$11 ;
@@ -34505,21 +34710,21 @@ module \t3_node_small.producer.writes.bursts (rst, i__valid, o__ready, o__valid,
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$10  = \$6 [3:0];
     if (rst) begin
       \$10  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$11  = \$4 [2:0];
     if (rst) begin
       \$11  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$52 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [2:0];
@@ -34572,8 +34777,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
 , levels, error__0__payload, error__2__payload, error__3__payload, state_done, state, plan_done, error__4__payload, status, interrupt, first_read__payload, holding, holding_plan, error__1__payload, error__5__payload, intensity, b__valid, ar__ready, state_start, r__valid, policy
 , hold, starvation_limit, memory_latency, link_latency, link_interval, link_fraction, hold_timeout, link_header_interval, link_header_fraction, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, irq, state_index, r__payload
 , table__valid, table__payload, cycle, aw__payload);
-  reg \$auto$verilog_backend.cc:2355:dump_module$53 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$53 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$55 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$55 <= 1'b0;
   wire \$1 ;
   wire [7:0] \$10 ;
   wire \$100 ;
@@ -35602,8 +35807,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$9754$0 (\$120 ),
-    .\port$9772$0 (word),
+    .\port$9761$0 (\$120 ),
+    .\port$9779$0 (word),
     .refused(\refused$138 ),
     .rst(rst),
     .status(status),
@@ -35611,7 +35816,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     .table__valid(table__valid)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$119  = \$120 ;
     if (\$48 ) begin
       \$119 [2:0] = 3'h0;
@@ -35643,7 +35848,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     i__valid = 1'h0;
     casez (write_state)
       3'h0:
@@ -35659,7 +35864,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     act = 1'h0;
     casez (write_state)
       3'h0:
@@ -35671,7 +35876,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     control__valid = 1'h0;
     casez (write_state)
       3'h0:
@@ -35687,7 +35892,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     b__valid = 1'h0;
     casez (write_state)
       3'h0:
@@ -35705,7 +35910,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     clear = 14'h0000;
     if (\$5 ) begin
       clear[0] = word[0];
@@ -35725,7 +35930,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     index = 6'h00;
     if (\$8 ) begin
       index = \$10 [5:0];
@@ -35861,7 +36066,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     ar__ready = 1'h0;
     casez (read_state)
       3'h0:
@@ -35869,7 +36074,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     state_start = 1'h0;
     casez (read_state)
       3'h0:
@@ -35883,7 +36088,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     r__valid = 1'h0;
     casez (read_state)
       3'h0:
@@ -35899,14 +36104,14 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$121  = 1'h1;
     if (rst) begin
       \$121  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$122  = \address$112 ;
     if (\$22 ) begin
       \$122  = aw__payload;
@@ -35916,7 +36121,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$123  = have_address;
     if (\$22 ) begin
       \$123  = 1'h1;
@@ -35942,7 +36147,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$124  = word;
     if (\$23 ) begin
       \$124  = w__payload[31:0];
@@ -35952,7 +36157,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$125  = strobe;
     if (\$23 ) begin
       \$125  = w__payload[35:32];
@@ -35962,7 +36167,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$126  = have_word;
     if (\$23 ) begin
       \$126  = 1'h1;
@@ -35988,14 +36193,14 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$127  = \$26 ;
     if (rst) begin
       \$127  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$128  = 1'h0;
     if (\$48 ) begin
       \$128  = 1'h1;
@@ -36017,154 +36222,154 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$129  = \$27 ;
     if (rst) begin
       \$129  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$130  = \$28 ;
     if (rst) begin
       \$130  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$131  = \$29 ;
     if (rst) begin
       \$131  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$132  = \$30 ;
     if (rst) begin
       \$132  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$133  = \$31 ;
     if (rst) begin
       \$133  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$134  = \$32 ;
     if (rst) begin
       \$134  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$135  = \$33 ;
     if (rst) begin
       \$135  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$136  = \$34 ;
     if (rst) begin
       \$136  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$137  = \$35 ;
     if (rst) begin
       \$137  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$138  = \$36 ;
     if (rst) begin
       \$138  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$139  = \$37 ;
     if (rst) begin
       \$139  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$140  = \$38 ;
     if (rst) begin
       \$140  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$141  = \$39 ;
     if (rst) begin
       \$141  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$142  = \$40 ;
     if (rst) begin
       \$142  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$143  = \$41 ;
     if (rst) begin
       \$143  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$144  = \$42 ;
     if (rst) begin
       \$144  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$145  = \$43 ;
     if (rst) begin
       \$145  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$146  = \$44 ;
     if (rst) begin
       \$146  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$147  = \$45 ;
     if (rst) begin
       \$147  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$148  = \$46 ;
     if (rst) begin
       \$148  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$149  = \$47 ;
     if (rst) begin
       \$149  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$150  = write_state;
     casez (write_state)
       3'h0:
@@ -36203,7 +36408,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$151  = refused;
     casez (write_state)
       3'h0:
@@ -36226,7 +36431,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$152  = scratch_value;
     if (\$72 ) begin
       \$152  = word;
@@ -36236,7 +36441,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$153  = policy;
     if (\$73 ) begin
       \$153  = word[1:0];
@@ -36246,7 +36451,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$154  = hold;
     if (\$73 ) begin
       \$154  = word[8];
@@ -36256,7 +36461,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$155  = starvation_limit;
     if (\$74 ) begin
       \$155  = word[15:0];
@@ -36266,7 +36471,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$156  = memory_latency;
     if (\$75 ) begin
       \$156  = word[15:0];
@@ -36276,7 +36481,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$157  = link_latency;
     if (\$76 ) begin
       \$157  = word[15:0];
@@ -36286,7 +36491,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$158  = link_interval;
     if (\$77 ) begin
       \$158  = word[15:0];
@@ -36296,7 +36501,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$159  = link_fraction;
     if (\$77 ) begin
       \$159  = word[31:16];
@@ -36306,7 +36511,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$160  = hold_timeout;
     if (\$78 ) begin
       \$160  = word;
@@ -36316,7 +36521,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$161  = link_header_interval;
     if (\$79 ) begin
       \$161  = word[15:0];
@@ -36326,7 +36531,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$162  = link_header_fraction;
     if (\$79 ) begin
       \$162  = word[31:16];
@@ -36336,7 +36541,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$163  = irq_enable_plan_done;
     if (\$80 ) begin
       \$163  = word[7:0];
@@ -36346,7 +36551,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$164  = irq_enable_error;
     if (\$80 ) begin
       \$164  = word[8];
@@ -36356,7 +36561,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$165  = irq_enable_command;
     if (\$80 ) begin
       \$165  = word[9];
@@ -36366,7 +36571,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$166  = tile_state_index_slot;
     if (\$81 ) begin
       \$166  = word[15:0];
@@ -36376,7 +36581,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$167  = fixed_threshold;
     if (\$82 ) begin
       \$167  = word[15:0];
@@ -36386,7 +36591,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$168  = fixed;
     if (\$82 ) begin
       \$168  = word[16];
@@ -36396,7 +36601,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$169  = boundaries__0;
     if (\$83 ) begin
       \$169  = word[8:0];
@@ -36406,7 +36611,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$170  = boundaries__1;
     if (\$84 ) begin
       \$170  = word[8:0];
@@ -36416,7 +36621,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$171  = boundaries__2;
     if (\$85 ) begin
       \$171  = word[8:0];
@@ -36426,7 +36631,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$172  = thresholds__0;
     if (\$86 ) begin
       \$172  = word[15:0];
@@ -36436,7 +36641,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$173  = thresholds__1;
     if (\$87 ) begin
       \$173  = word[15:0];
@@ -36446,7 +36651,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$174  = thresholds__2;
     if (\$88 ) begin
       \$174  = word[15:0];
@@ -36456,7 +36661,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$175  = thresholds__3;
     if (\$89 ) begin
       \$175  = word[15:0];
@@ -36466,35 +36671,35 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$176  = \$94 ;
     if (rst) begin
       \$176  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$177  = \$100 ;
     if (rst) begin
       \$177  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$178  = \$105 ;
     if (rst) begin
       \$178  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$179  = \$109 ;
     if (rst) begin
       \$179  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$180  = 32'd0;
     if (\$112 ) begin
     end else if (\$113 ) begin
@@ -36723,7 +36928,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$181  = 1'h0;
     if (\$112 ) begin
     end else if (\$113 ) begin
@@ -36843,7 +37048,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$182  = 1'h0;
     if (\$112 ) begin
       \$182  = \$114 ;
@@ -36982,7 +37187,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$183  = 1'h0;
     if (\$112 ) begin
     end else if (\$113 ) begin
@@ -37060,7 +37265,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$184  = high_half;
     if (\$112 ) begin
       \$184  = address[2];
@@ -37199,7 +37404,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$185  = address;
     casez (read_state)
       3'h0:
@@ -37212,7 +37417,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$186  = read_state;
     casez (read_state)
       3'h0:
@@ -37247,7 +37452,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$187  = state_index;
     casez (read_state)
       3'h0:
@@ -37260,7 +37465,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$53 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
     \$188  = r__payload;
     casez (read_state)
       3'h0:
@@ -37614,8 +37819,8 @@ endmodule
 
 module \t3_node_small.registers.collector (rst, error__0__valid, error__1__valid, error__2__valid, error__3__valid, error__4__valid, error__5__valid, clear_count, error__0__payload, error__2__payload, error__3__payload, error__4__payload, error__1__payload, error__5__payload, clear, status, reported, first_valid, first, count, clk
 );
-  reg \$auto$verilog_backend.cc:2355:dump_module$54 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$54 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$56 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$56 <= 1'b0;
   wire [15:0] \$1 ;
   wire [15:0] \$10 ;
   wire [15:0] \$11 ;
@@ -37799,21 +38004,21 @@ module \t3_node_small.registers.collector (rst, error__0__valid, error__1__valid
   always @(posedge clk)
     count <= \$34 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
     \$30  = \$21 ;
     if (rst) begin
       \$30  = 14'h0000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
     \$31  = \$26 [2:0];
     if (rst) begin
       \$31  = 3'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
     \$32  = first_valid;
     if (\$27 ) begin
       \$32  = \$28 ;
@@ -37823,7 +38028,7 @@ module \t3_node_small.registers.collector (rst, error__0__valid, error__1__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
     \$33  = first;
     if (\$27 ) begin
       if (error__5__valid) begin
@@ -37850,7 +38055,7 @@ module \t3_node_small.registers.collector (rst, error__0__valid, error__1__valid
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
     \$34  = \$29 [31:0];
     if (rst) begin
       \$34  = 32'd0;
@@ -37929,8 +38134,8 @@ module \t3_node_small.registers.collector (rst, error__0__valid, error__1__valid
 endmodule
 
 module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, done, value, events, levels, first_read__payload, control__payload, control__valid, shadow_read__addr, cycle, ready, errors, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$55 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$55 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$57 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$57 <= 1'b0;
   wire [24:0] \$1 ;
   wire [6:0] \$10 ;
   reg [5:0] \$100 ;
@@ -38619,28 +38824,28 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
   always @(posedge clk)
     ready <= \$166 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$64  = \$1 [23:0];
     if (rst) begin
       \$64  = 24'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$65  = first_read__valid;
     if (rst) begin
       \$65  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$66  = \$2 [23:0];
     if (rst) begin
       \$66  = 24'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$67  = \$3 [5:0];
     if (last) begin
       \$67  = 6'h00;
@@ -38650,7 +38855,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$68  = busy;
     if (done) begin
       \$68  = 1'h0;
@@ -38663,7 +38868,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$69  = current;
     if (last) begin
       \$69 [0] = 1'h0;
@@ -38676,7 +38881,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$70  = any_measured;
     if (clear_marks) begin
       \$70  = measured;
@@ -38688,7 +38893,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$71  = least;
     if (measured) begin
       (* full_case = 32'd1 *)
@@ -38705,7 +38910,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$72  = most;
     if (measured) begin
       (* full_case = 32'd1 *)
@@ -38722,7 +38927,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$73  = \$10 [5:0];
     if (last) begin
       \$73  = 6'h01;
@@ -38732,7 +38937,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$74  = aside_cycles;
     if (last) begin
       \$74  = running_cycles;
@@ -38742,7 +38947,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$75  = \$11 [8:0];
     if (last) begin
       \$75  = { 5'h00, events[3:0] };
@@ -38752,7 +38957,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$76  = aside_producer_read_bytes;
     if (last) begin
       \$76  = running_producer_read_bytes;
@@ -38762,7 +38967,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$77  = \$12 [8:0];
     if (last) begin
       \$77  = { 5'h00, events[7:4] };
@@ -38772,7 +38977,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$78  = aside_producer_write_bytes;
     if (last) begin
       \$78  = running_producer_write_bytes;
@@ -38782,7 +38987,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$79  = \$13 [8:0];
     if (last) begin
       \$79  = { 5'h00, events[11:8] };
@@ -38792,7 +38997,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$80  = aside_remote_write_bytes;
     if (last) begin
       \$80  = running_remote_write_bytes;
@@ -38802,7 +39007,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$81  = \$14 [8:0];
     if (last) begin
       \$81  = { 5'h00, events[15:12] };
@@ -38812,7 +39017,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$82  = aside_incoming_update_bytes;
     if (last) begin
       \$82  = running_incoming_update_bytes;
@@ -38822,7 +39027,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$83  = \$15 [8:0];
     if (last) begin
       \$83  = { 5'h00, events[19:16] };
@@ -38832,7 +39037,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$84  = aside_incoming_store_bytes;
     if (last) begin
       \$84  = running_incoming_store_bytes;
@@ -38842,7 +39047,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$85  = \$16 [8:0];
     if (last) begin
       \$85  = { 5'h00, events[23:20] };
@@ -38852,7 +39057,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$86  = aside_dma_read_bytes;
     if (last) begin
       \$86  = running_dma_read_bytes;
@@ -38862,7 +39067,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$87  = \$17 [5:0];
     if (last) begin
       \$87  = { 5'h00, events[24] };
@@ -38872,7 +39077,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$88  = aside_dma_packets;
     if (last) begin
       \$88  = running_dma_packets;
@@ -38882,7 +39087,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$89  = \$18 [5:0];
     if (last) begin
       \$89  = { 5'h00, events[25] };
@@ -38892,7 +39097,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$90  = aside_commits;
     if (last) begin
       \$90  = running_commits;
@@ -38902,7 +39107,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$91  = \$19 [5:0];
     if (last) begin
       \$91  = { 5'h00, events[26] };
@@ -38912,7 +39117,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$92  = aside_producer_write_stall;
     if (last) begin
       \$92  = running_producer_write_stall;
@@ -38922,7 +39127,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$93  = \$20 [5:0];
     if (last) begin
       \$93  = { 5'h00, events[27] };
@@ -38932,7 +39137,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$94  = aside_producer_read_stall;
     if (last) begin
       \$94  = running_producer_read_stall;
@@ -38942,7 +39147,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$95  = \$21 [5:0];
     if (last) begin
       \$95  = { 5'h00, events[28] };
@@ -38952,7 +39157,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$96  = aside_compute_queue_stall;
     if (last) begin
       \$96  = running_compute_queue_stall;
@@ -38962,7 +39167,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$97  = \$22 [5:0];
     if (last) begin
       \$97  = { 5'h00, events[29] };
@@ -38972,7 +39177,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$98  = aside_communication_queue_stall;
     if (last) begin
       \$98  = running_communication_queue_stall;
@@ -38982,7 +39187,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$99  = \$23 [5:0];
     if (last) begin
       \$99  = { 5'h00, events[30] };
@@ -38992,7 +39197,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$100  = aside_link_stall;
     if (last) begin
       \$100  = running_link_stall;
@@ -39002,7 +39207,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$101  = \$24 [5:0];
     if (last) begin
       \$101  = { 5'h00, events[31] };
@@ -39012,7 +39217,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$102  = aside_dma_stall;
     if (last) begin
       \$102  = running_dma_stall;
@@ -39022,7 +39227,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$103  = \$25 [5:0];
     if (last) begin
       \$103  = { 5'h00, events[32] };
@@ -39032,7 +39237,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$104  = aside_tx_words;
     if (last) begin
       \$104  = running_tx_words;
@@ -39042,7 +39247,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$105  = \$26 [5:0];
     if (last) begin
       \$105  = { 5'h00, events[33] };
@@ -39052,7 +39257,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$106  = aside_rx_words;
     if (last) begin
       \$106  = running_rx_words;
@@ -39062,7 +39267,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$107  = \$27 [5:0];
     if (last) begin
       \$107  = { 5'h00, events[34] };
@@ -39072,7 +39277,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$108  = aside_memory_busy;
     if (last) begin
       \$108  = running_memory_busy;
@@ -39082,7 +39287,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$109  = \$28 [5:0];
     if (last) begin
       \$109  = { 5'h00, events[35] };
@@ -39092,7 +39297,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$110  = aside_forced_accesses;
     if (last) begin
       \$110  = running_forced_accesses;
@@ -39102,7 +39307,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$111  = \$29 [5:0];
     if (last) begin
       \$111  = { 5'h00, events[36] };
@@ -39112,7 +39317,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$112  = aside_tiles_full;
     if (last) begin
       \$112  = running_tiles_full;
@@ -39122,7 +39327,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$113  = \$30 [5:0];
     if (last) begin
       \$113  = { 5'h00, events[37] };
@@ -39132,7 +39337,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$114  = aside_commands_fired;
     if (last) begin
       \$114  = running_commands_fired;
@@ -39142,7 +39347,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$115  = \$31 [8:0];
     if (last) begin
       \$115  = { 6'h00, errors };
@@ -39152,7 +39357,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$116  = aside_errors;
     if (last) begin
       \$116  = running_errors;
@@ -39162,7 +39367,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$117  = \$32 [5:0];
     if (last) begin
       \$117  = { 5'h00, events[38] };
@@ -39172,7 +39377,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$118  = aside_compute_issues;
     if (last) begin
       \$118  = running_compute_issues;
@@ -39182,7 +39387,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$119  = \$33 [5:0];
     if (last) begin
       \$119  = { 5'h00, events[39] };
@@ -39192,7 +39397,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$120  = aside_communication_issues;
     if (last) begin
       \$120  = running_communication_issues;
@@ -39202,7 +39407,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$121  = \$34 [5:0];
     if (last) begin
       \$121  = { 5'h00, events[40] };
@@ -39212,7 +39417,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$122  = aside_communication_holds;
     if (last) begin
       \$122  = running_communication_holds;
@@ -39222,7 +39427,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$123  = \$35 [5:0];
     if (last) begin
       \$123  = { 5'h00, events[41] };
@@ -39232,7 +39437,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$124  = aside_occupancy_0;
     if (last) begin
       \$124  = running_occupancy_0;
@@ -39242,7 +39447,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$125  = \$36 [5:0];
     if (last) begin
       \$125  = { 5'h00, events[42] };
@@ -39252,7 +39457,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$126  = aside_occupancy_1_4;
     if (last) begin
       \$126  = running_occupancy_1_4;
@@ -39262,7 +39467,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$127  = \$37 [5:0];
     if (last) begin
       \$127  = { 5'h00, events[43] };
@@ -39272,7 +39477,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$128  = aside_occupancy_5_9;
     if (last) begin
       \$128  = running_occupancy_5_9;
@@ -39282,7 +39487,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$129  = \$38 [5:0];
     if (last) begin
       \$129  = { 5'h00, events[44] };
@@ -39292,7 +39497,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$130  = aside_occupancy_10_14;
     if (last) begin
       \$130  = running_occupancy_10_14;
@@ -39302,7 +39507,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$131  = \$39 [5:0];
     if (last) begin
       \$131  = { 5'h00, events[45] };
@@ -39312,7 +39517,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$132  = aside_occupancy_15_19;
     if (last) begin
       \$132  = running_occupancy_15_19;
@@ -39322,7 +39527,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$133  = \$40 [5:0];
     if (last) begin
       \$133  = { 5'h00, events[46] };
@@ -39332,7 +39537,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$134  = aside_occupancy_20_29;
     if (last) begin
       \$134  = running_occupancy_20_29;
@@ -39342,7 +39547,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$135  = \$41 [5:0];
     if (last) begin
       \$135  = { 5'h00, events[47] };
@@ -39352,7 +39557,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$136  = aside_occupancy_30_39;
     if (last) begin
       \$136  = running_occupancy_30_39;
@@ -39362,7 +39567,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$137  = \$42 [5:0];
     if (last) begin
       \$137  = { 5'h00, events[48] };
@@ -39372,7 +39577,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$138  = aside_occupancy_40;
     if (last) begin
       \$138  = running_occupancy_40;
@@ -39382,7 +39587,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$139  = \$43 [5:0];
     if (last) begin
       \$139  = { 5'h00, events[49] };
@@ -39392,7 +39597,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$140  = aside_dram_activates;
     if (last) begin
       \$140  = running_dram_activates;
@@ -39402,7 +39607,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$141  = \$44 [5:0];
     if (last) begin
       \$141  = { 5'h00, events[50] };
@@ -39412,7 +39617,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$142  = aside_dram_precharges;
     if (last) begin
       \$142  = running_dram_precharges;
@@ -39422,7 +39627,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$143  = \$45 [5:0];
     if (last) begin
       \$143  = { 5'h00, events[51] };
@@ -39432,7 +39637,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$144  = aside_dram_refreshes;
     if (last) begin
       \$144  = running_dram_refreshes;
@@ -39442,7 +39647,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$145  = \$46 [5:0];
     if (last) begin
       \$145  = { 5'h00, events[52] };
@@ -39452,7 +39657,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$146  = aside_dram_reads;
     if (last) begin
       \$146  = running_dram_reads;
@@ -39462,7 +39667,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$147  = \$47 [5:0];
     if (last) begin
       \$147  = { 5'h00, events[53] };
@@ -39472,7 +39677,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$148  = aside_dram_writes;
     if (last) begin
       \$148  = running_dram_writes;
@@ -39482,7 +39687,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$149  = \$48 [5:0];
     if (last) begin
       \$149  = { 5'h00, events[54] };
@@ -39492,7 +39697,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$150  = aside_dram_updates;
     if (last) begin
       \$150  = running_dram_updates;
@@ -39502,7 +39707,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$151  = \$50 [29:0];
     if (last) begin
       \$151  = { 6'h00, \$51  };
@@ -39512,7 +39717,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$152  = aside_trigger_latency_sum;
     if (last) begin
       \$152  = running_trigger_latency_sum;
@@ -39522,7 +39727,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$153  = \$52 [5:0];
     if (last) begin
       \$153  = { 5'h00, measured };
@@ -39532,7 +39737,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$154  = aside_trigger_latency_count;
     if (last) begin
       \$154  = running_trigger_latency_count;
@@ -39542,7 +39747,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$155  = aside_tracker_occupancy;
     if (last) begin
       \$155  = levels[8:0];
@@ -39552,7 +39757,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$156  = aside_tracker_high_water;
     if (last) begin
       \$156  = levels[17:9];
@@ -39562,7 +39767,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$157  = aside_overflow_occupancy;
     if (last) begin
       \$157  = levels[28:18];
@@ -39572,7 +39777,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$158  = aside_overflow_high_water;
     if (last) begin
       \$158  = levels[39:29];
@@ -39582,7 +39787,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$159  = aside_trigger_latency_min;
     if (last) begin
       \$159  = \$53 ;
@@ -39592,7 +39797,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$160  = aside_trigger_latency_max;
     if (last) begin
       \$160  = \$54 ;
@@ -39602,7 +39807,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$161  = part;
     casez (step)
       6'h00:
@@ -39705,7 +39910,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$162 [0] = 1'h1;
     \$162 [6:1] = step;
     \$162 [7] = \$57 ;
@@ -39715,21 +39920,21 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$163  = adding;
     if (rst) begin
       \$163  = 12'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$164  = \$59 [63:0];
     if (rst) begin
       \$164  = 64'h0000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$165  = zeroed;
     if (finished) begin
       \$165  = 1'h1;
@@ -39739,7 +39944,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
     \$166  = zeroed;
     if (rst) begin
       \$166  = 1'h0;
@@ -39819,9 +40024,9 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
   assign \writing.round.clear  = writing[11];
 endmodule
 
-module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \port$9772$0 , refused, table__valid, table__payload, i__ready, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$56 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$56 <= 1'b0;
+module \t3_node_small.registers.guard (rst, status, \port$9761$0 , i__valid, \port$9779$0 , refused, table__valid, table__payload, i__ready, clk);
+  reg \$auto$verilog_backend.cc:2355:dump_module$58 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$58 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -40485,10 +40690,10 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
   reg [3:0] owner_of_route_7 = 4'h0;
   wire [2:0] \owner_of_route_7.plan ;
   wire \owner_of_route_7.used ;
-  input [22:0] \port$9754$0 ;
-  wire [22:0] \port$9754$0 ;
-  input [31:0] \port$9772$0 ;
-  wire [31:0] \port$9772$0 ;
+  input [22:0] \port$9761$0 ;
+  wire [22:0] \port$9761$0 ;
+  input [31:0] \port$9779$0 ;
+  wire [31:0] \port$9779$0 ;
   output refused;
   reg refused = 1'h0;
   input rst;
@@ -40587,357 +40792,357 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
   assign \$3  = status[84] | status[87];
   assign \$4  = status[126] | status[129];
   assign \$7  = busy >> other_number;
-  assign \$8  = other_number != \port$9754$0 [18:3];
+  assign \$8  = other_number != \port$9761$0 [18:3];
   assign \$9  = \$7  & \$8 ;
-  assign \$10  = \port$9754$0 [2:0] == 3'h4;
+  assign \$10  = \port$9761$0 [2:0] == 3'h4;
   assign \$11  = \$10  ? owned_0[9:0] : owned_0[30:21];
-  assign \$12  = \port$9754$0 [18:3] - \$11 ;
-  assign \$13  = \port$9754$0 [2:0] == 3'h4;
+  assign \$12  = \port$9761$0 [18:3] - \$11 ;
+  assign \$13  = \port$9761$0 [2:0] == 3'h4;
   assign \$14  = \$13  ? owned_0[20:10] : owned_0[41:31];
-  assign \$15  = \port$9754$0 [2:0] == 3'h4;
+  assign \$15  = \port$9761$0 [2:0] == 3'h4;
   assign \$16  = \$15  ? owned_1[9:0] : owned_1[30:21];
-  assign \$17  = \port$9754$0 [18:3] - \$16 ;
-  assign \$18  = \port$9754$0 [2:0] == 3'h4;
+  assign \$17  = \port$9761$0 [18:3] - \$16 ;
+  assign \$18  = \port$9761$0 [2:0] == 3'h4;
   assign \$19  = \$18  ? owned_1[20:10] : owned_1[41:31];
-  assign \$20  = \port$9754$0 [2:0] == 3'h4;
+  assign \$20  = \port$9761$0 [2:0] == 3'h4;
   assign \$21  = \$20  ? owned_2[9:0] : owned_2[30:21];
-  assign \$22  = \port$9754$0 [18:3] - \$21 ;
-  assign \$23  = \port$9754$0 [2:0] == 3'h4;
+  assign \$22  = \port$9761$0 [18:3] - \$21 ;
+  assign \$23  = \port$9761$0 [2:0] == 3'h4;
   assign \$24  = \$23  ? owned_2[20:10] : owned_2[41:31];
-  assign \$25  = \port$9754$0 [2:0] == 3'h4;
+  assign \$25  = \port$9761$0 [2:0] == 3'h4;
   assign \$26  = \$25  ? owned_3[9:0] : owned_3[30:21];
-  assign \$27  = \port$9754$0 [18:3] - \$26 ;
-  assign \$28  = \port$9754$0 [2:0] == 3'h4;
+  assign \$27  = \port$9761$0 [18:3] - \$26 ;
+  assign \$28  = \port$9761$0 [2:0] == 3'h4;
   assign \$29  = \$28  ? owned_3[20:10] : owned_3[41:31];
-  assign \$32  = ! \port$9754$0 [2:0];
-  assign \$33  = \port$9754$0 [18:3] >= 3'h4;
-  assign \$34  = \port$9754$0 [22:19] >= 4'h8;
+  assign \$32  = ! \port$9761$0 [2:0];
+  assign \$33  = \port$9761$0 [18:3] >= 3'h4;
+  assign \$34  = \port$9761$0 [22:19] >= 4'h8;
   assign \$35  = \$33  | \$34 ;
   assign \$36  = \$32  & \$35 ;
-  assign \$37  = \port$9754$0 [2:0] == 1'h1;
-  assign \$38  = \port$9754$0 [18:3] >= 5'h10;
-  assign \$39  = \port$9754$0 [22:19] >= 4'ha;
+  assign \$37  = \port$9761$0 [2:0] == 1'h1;
+  assign \$38  = \port$9761$0 [18:3] >= 5'h10;
+  assign \$39  = \port$9761$0 [22:19] >= 4'ha;
   assign \$40  = \$38  | \$39 ;
   assign \$41  = \$37  & \$40 ;
-  assign \$42  = \port$9754$0 [2:0] == 2'h2;
-  assign \$43  = \port$9754$0 [18:3] >= 4'h8;
-  assign \$44  = \port$9754$0 [22:19] >= 4'ha;
+  assign \$42  = \port$9761$0 [2:0] == 2'h2;
+  assign \$43  = \port$9761$0 [18:3] >= 4'h8;
+  assign \$44  = \port$9761$0 [22:19] >= 4'ha;
   assign \$45  = \$43  | \$44 ;
   assign \$46  = \$42  & \$45 ;
-  assign \$47  = \port$9754$0 [2:0] == 2'h3;
-  assign \$48  = \port$9754$0 [18:3] >= 11'h400;
-  assign \$49  = \port$9754$0 [22:19] >= 2'h2;
+  assign \$47  = \port$9761$0 [2:0] == 2'h3;
+  assign \$48  = \port$9761$0 [18:3] >= 11'h400;
+  assign \$49  = \port$9761$0 [22:19] >= 2'h2;
   assign \$50  = \$48  | \$49 ;
   assign \$51  = \$47  & \$50 ;
-  assign \$52  = \port$9754$0 [2:0] == 3'h4;
-  assign \$53  = \port$9754$0 [18:3] >= 11'h400;
-  assign \$54  = \port$9754$0 [22:19] >= 3'h4;
+  assign \$52  = \port$9761$0 [2:0] == 3'h4;
+  assign \$53  = \port$9761$0 [18:3] >= 11'h400;
+  assign \$54  = \port$9761$0 [22:19] >= 3'h4;
   assign \$55  = \$53  | \$54 ;
   assign \$56  = \$52  & \$55 ;
-  assign \$57  = ! \port$9754$0 [2:0];
-  assign \$58  = \port$9754$0 [22:19] == 1'h1;
+  assign \$57  = ! \port$9761$0 [2:0];
+  assign \$58  = \port$9761$0 [22:19] == 1'h1;
   assign \$59  = \$57  & \$58 ;
-  assign \$60  = \port$9772$0 [15:0] > 10'h3ff;
+  assign \$60  = \port$9779$0 [15:0] > 10'h3ff;
   assign \$61  = \$59  & \$60 ;
-  assign \$62  = ! \port$9754$0 [2:0];
-  assign \$63  = \port$9754$0 [22:19] == 2'h2;
+  assign \$62  = ! \port$9761$0 [2:0];
+  assign \$63  = \port$9761$0 [22:19] == 2'h2;
   assign \$64  = \$62  & \$63 ;
-  assign \$65  = \port$9772$0 [16:0] > 11'h400;
+  assign \$65  = \port$9779$0 [16:0] > 11'h400;
   assign \$66  = \$64  & \$65 ;
-  assign \$67  = ! \port$9754$0 [2:0];
-  assign \$68  = \port$9754$0 [22:19] == 2'h3;
+  assign \$67  = ! \port$9761$0 [2:0];
+  assign \$68  = \port$9761$0 [22:19] == 2'h3;
   assign \$69  = \$67  & \$68 ;
-  assign \$70  = \port$9772$0 [15:0] > 10'h3ff;
+  assign \$70  = \port$9779$0 [15:0] > 10'h3ff;
   assign \$71  = \$69  & \$70 ;
-  assign \$72  = ! \port$9754$0 [2:0];
-  assign \$73  = \port$9754$0 [22:19] == 3'h4;
+  assign \$72  = ! \port$9761$0 [2:0];
+  assign \$73  = \port$9761$0 [22:19] == 3'h4;
   assign \$74  = \$72  & \$73 ;
-  assign \$75  = \port$9772$0 [16:0] > 11'h400;
+  assign \$75  = \port$9779$0 [16:0] > 11'h400;
   assign \$76  = \$74  & \$75 ;
-  assign \$77  = ! \port$9754$0 [2:0];
-  assign \$78  = \port$9754$0 [22:19] == 3'h6;
+  assign \$77  = ! \port$9761$0 [2:0];
+  assign \$78  = \port$9761$0 [22:19] == 3'h6;
   assign \$79  = \$77  & \$78 ;
-  assign \$80  = \port$9772$0  > 13'h1fff;
+  assign \$80  = \port$9779$0  > 13'h1fff;
   assign \$81  = \$79  & \$80 ;
-  assign \$82  = ! \port$9754$0 [2:0];
-  assign \$83  = \port$9754$0 [22:19] == 3'h7;
+  assign \$82  = ! \port$9761$0 [2:0];
+  assign \$83  = \port$9761$0 [22:19] == 3'h7;
   assign \$84  = \$82  & \$83 ;
-  assign \$85  = \port$9772$0  > 14'h2000;
+  assign \$85  = \port$9779$0  > 14'h2000;
   assign \$86  = \$84  & \$85 ;
-  assign \$87  = \port$9754$0 [2:0] == 1'h1;
-  assign \$88  = \port$9754$0 [22:19] == 1'h1;
+  assign \$87  = \port$9761$0 [2:0] == 1'h1;
+  assign \$88  = \port$9761$0 [22:19] == 1'h1;
   assign \$89  = \$87  & \$88 ;
-  assign \$93  = \port$9754$0 [2:0] == 1'h1;
-  assign \$94  = \port$9754$0 [22:19] == 2'h2;
+  assign \$93  = \port$9761$0 [2:0] == 1'h1;
+  assign \$94  = \port$9761$0 [22:19] == 2'h2;
   assign \$95  = \$93  & \$94 ;
   assign \$97  = | \$96 ;
   assign \$98  = \$95  & \$97 ;
-  assign \$99  = \port$9754$0 [2:0] == 1'h1;
-  assign \$100  = \port$9754$0 [22:19] == 2'h3;
+  assign \$99  = \port$9761$0 [2:0] == 1'h1;
+  assign \$100  = \port$9761$0 [22:19] == 2'h3;
   assign \$101  = \$99  & \$100 ;
-  assign \$105  = \port$9754$0 [2:0] == 1'h1;
-  assign \$106  = \port$9754$0 [22:19] == 3'h4;
+  assign \$105  = \port$9761$0 [2:0] == 1'h1;
+  assign \$106  = \port$9761$0 [22:19] == 3'h4;
   assign \$107  = \$105  & \$106 ;
   assign \$109  = | \$108 ;
   assign \$110  = \$107  & \$109 ;
-  assign \$111  = \port$9754$0 [2:0] == 1'h1;
-  assign \$112  = \port$9754$0 [22:19] == 3'h5;
+  assign \$111  = \port$9761$0 [2:0] == 1'h1;
+  assign \$112  = \port$9761$0 [22:19] == 3'h5;
   assign \$113  = \$111  & \$112 ;
-  assign \$114  = \port$9772$0 [15:0] > 10'h3ff;
+  assign \$114  = \port$9779$0 [15:0] > 10'h3ff;
   assign \$115  = \$113  & \$114 ;
-  assign \$116  = \port$9754$0 [2:0] == 1'h1;
-  assign \$117  = ! \port$9754$0 [22:19];
+  assign \$116  = \port$9761$0 [2:0] == 1'h1;
+  assign \$117  = ! \port$9761$0 [22:19];
   assign \$118  = \$116  & \$117 ;
-  assign \$119  = \port$9772$0 [16:14] > 2'h3;
+  assign \$119  = \port$9779$0 [16:14] > 2'h3;
   assign \$120  = \$118  & \$119 ;
-  assign \$121  = \port$9754$0 [2:0] == 2'h2;
-  assign \$122  = \port$9754$0 [22:19] == 1'h1;
+  assign \$121  = \port$9761$0 [2:0] == 2'h2;
+  assign \$122  = \port$9761$0 [22:19] == 1'h1;
   assign \$123  = \$121  & \$122 ;
-  assign \$127  = \port$9754$0 [2:0] == 2'h2;
-  assign \$128  = \port$9754$0 [22:19] == 2'h2;
+  assign \$127  = \port$9761$0 [2:0] == 2'h2;
+  assign \$128  = \port$9761$0 [22:19] == 2'h2;
   assign \$129  = \$127  & \$128 ;
   assign \$131  = | \$130 ;
   assign \$132  = \$129  & \$131 ;
-  assign \$133  = \port$9754$0 [2:0] == 2'h2;
-  assign \$134  = \port$9754$0 [22:19] == 2'h3;
+  assign \$133  = \port$9761$0 [2:0] == 2'h2;
+  assign \$134  = \port$9761$0 [22:19] == 2'h3;
   assign \$135  = \$133  & \$134 ;
-  assign \$139  = \port$9754$0 [2:0] == 2'h2;
-  assign \$140  = \port$9754$0 [22:19] == 3'h4;
+  assign \$139  = \port$9761$0 [2:0] == 2'h2;
+  assign \$140  = \port$9761$0 [22:19] == 3'h4;
   assign \$141  = \$139  & \$140 ;
   assign \$143  = | \$142 ;
   assign \$144  = \$141  & \$143 ;
-  assign \$145  = \port$9754$0 [2:0] == 2'h2;
-  assign \$146  = \port$9754$0 [22:19] == 3'h7;
+  assign \$145  = \port$9761$0 [2:0] == 2'h2;
+  assign \$146  = \port$9761$0 [22:19] == 3'h7;
   assign \$147  = \$145  & \$146 ;
-  assign \$151  = \port$9754$0 [2:0] == 2'h2;
-  assign \$152  = \port$9754$0 [22:19] == 4'h8;
+  assign \$151  = \port$9761$0 [2:0] == 2'h2;
+  assign \$152  = \port$9761$0 [22:19] == 4'h8;
   assign \$153  = \$151  & \$152 ;
   assign \$155  = | \$154 ;
   assign \$156  = \$153  & \$155 ;
-  assign \$157  = \port$9754$0 [2:0] == 2'h2;
-  assign \$158  = ! \port$9754$0 [22:19];
+  assign \$157  = \port$9761$0 [2:0] == 2'h2;
+  assign \$158  = ! \port$9761$0 [22:19];
   assign \$159  = \$157  & \$158 ;
-  assign \$160  = \port$9772$0 [14:12] > 2'h3;
+  assign \$160  = \port$9779$0 [14:12] > 2'h3;
   assign \$161  = \$159  & \$160 ;
-  assign \$162  = \port$9754$0 [2:0] == 2'h3;
-  assign \$163  = ! \port$9754$0 [22:19];
+  assign \$162  = \port$9761$0 [2:0] == 2'h3;
+  assign \$163  = ! \port$9761$0 [22:19];
   assign \$164  = \$162  & \$163 ;
-  assign \$165  = \port$9772$0 [19:16] > 3'h7;
+  assign \$165  = \port$9779$0 [19:16] > 3'h7;
   assign \$166  = \$164  & \$165 ;
-  assign \$167  = \port$9754$0 [2:0] == 2'h3;
-  assign \$168  = ! \port$9754$0 [22:19];
+  assign \$167  = \port$9761$0 [2:0] == 2'h3;
+  assign \$168  = ! \port$9761$0 [22:19];
   assign \$169  = \$167  & \$168 ;
-  assign \$170  = \port$9772$0 [22:20] > 2'h3;
+  assign \$170  = \port$9779$0 [22:20] > 2'h3;
   assign \$171  = \$169  & \$170 ;
-  assign \$172  = \port$9754$0 [2:0] == 2'h3;
-  assign \$173  = \port$9754$0 [22:19] == 1'h1;
+  assign \$172  = \port$9761$0 [2:0] == 2'h3;
+  assign \$173  = \port$9761$0 [22:19] == 1'h1;
   assign \$174  = \$172  & \$173 ;
-  assign \$175  = \port$9772$0 [15:0] > 10'h3ff;
+  assign \$175  = \port$9779$0 [15:0] > 10'h3ff;
   assign \$176  = \$174  & \$175 ;
-  assign \$177  = \port$9754$0 [2:0] == 2'h3;
-  assign \$178  = \port$9754$0 [22:19] == 1'h1;
+  assign \$177  = \port$9761$0 [2:0] == 2'h3;
+  assign \$178  = \port$9761$0 [22:19] == 1'h1;
   assign \$179  = \$177  & \$178 ;
-  assign \$180  = \port$9772$0 [31:16] > 10'h3ff;
+  assign \$180  = \port$9779$0 [31:16] > 10'h3ff;
   assign \$181  = \$179  & \$180 ;
-  assign \$182  = \port$9754$0 [2:0] == 3'h4;
-  assign \$183  = \port$9754$0 [22:19] == 1'h1;
+  assign \$182  = \port$9761$0 [2:0] == 3'h4;
+  assign \$183  = \port$9761$0 [22:19] == 1'h1;
   assign \$184  = \$182  & \$183 ;
-  assign \$185  = \port$9772$0 [15:0] > 10'h3ff;
-  assign \$186  = \port$9772$0 [15:0] != 16'hffff;
+  assign \$185  = \port$9779$0 [15:0] > 10'h3ff;
+  assign \$186  = \port$9779$0 [15:0] != 16'hffff;
   assign \$187  = \$185  & \$186 ;
   assign \$188  = \$184  & \$187 ;
-  assign \$189  = \port$9754$0 [2:0] == 3'h4;
-  assign \$190  = ! \port$9754$0 [22:19];
+  assign \$189  = \port$9761$0 [2:0] == 3'h4;
+  assign \$190  = ! \port$9761$0 [22:19];
   assign \$191  = \$189  & \$190 ;
-  assign \$192  = \port$9772$0 [31:24] > 3'h7;
+  assign \$192  = \port$9779$0 [31:24] > 3'h7;
   assign \$193  = \$191  & \$192 ;
-  assign \$194  = \port$9754$0 [2:0] == 2'h3;
-  assign \$195  = \port$9754$0 [22:19] == 1'h1;
+  assign \$194  = \port$9761$0 [2:0] == 2'h3;
+  assign \$195  = \port$9761$0 [22:19] == 1'h1;
   assign \$196  = \$194  & \$195 ;
-  assign \$197  = \port$9772$0 [15:0] + \port$9772$0 [31:16];
+  assign \$197  = \port$9779$0 [15:0] + \port$9779$0 [31:16];
   assign \$198  = \$197  >= 11'h400;
   assign \$199  = \$196  & \$198 ;
-  assign \$200  = command & \port$9772$0 [0];
-  assign \$201  = \$200  & \port$9772$0 [1];
-  assign \$202  = command & \port$9772$0 [0];
-  assign \$203  = busy >> \port$9754$0 [5:3];
+  assign \$200  = command & \port$9779$0 [0];
+  assign \$201  = \$200  & \port$9779$0 [1];
+  assign \$202  = command & \port$9779$0 [0];
+  assign \$203  = busy >> \port$9761$0 [5:3];
   assign \$204  = \$202  & \$203 ;
-  assign \$205  = command & \port$9772$0 [1];
-  assign \$206  = clearing >> \port$9754$0 [5:3];
+  assign \$205  = command & \port$9779$0 [1];
+  assign \$206  = clearing >> \port$9761$0 [5:3];
   assign \$207  = \$205  & \$206 ;
-  assign \$208  = ! \port$9754$0 [2:0];
+  assign \$208  = ! \port$9761$0 [2:0];
   assign \$209  = ~ command;
   assign \$210  = \$208  & \$209 ;
-  assign \$211  = busy >> \port$9754$0 [5:3];
+  assign \$211  = busy >> \port$9761$0 [5:3];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$9754$0 [2:0] == 3'h4;
-  assign \$214  = \port$9754$0 [2:0] == 2'h3;
+  assign \$213  = \port$9761$0 [2:0] == 3'h4;
+  assign \$214  = \port$9761$0 [2:0] == 2'h3;
   assign \$215  = \$213  | \$214 ;
   assign \$216  = \inside  & busy[3:0];
   assign \$217  = | \$216 ;
   assign \$218  = \$215  & \$217 ;
-  assign \$219  = \port$9754$0 [2:0] == 1'h1;
+  assign \$219  = \port$9761$0 [2:0] == 1'h1;
   assign \$220  = \$219  & owner_of_region[0];
   assign \$221  = busy >> owner_of_region[3:1];
   assign \$222  = \$220  & \$221 ;
-  assign \$223  = \port$9754$0 [2:0] == 1'h1;
-  assign \$224  = ! \port$9754$0 [22:19];
+  assign \$223  = \port$9761$0 [2:0] == 1'h1;
+  assign \$224  = ! \port$9761$0 [22:19];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = \port$9772$0 [0] & \port$9772$0 [6];
+  assign \$226  = \port$9779$0 [0] & \port$9779$0 [6];
   assign \$227  = \$225  & \$226 ;
-  assign \$228  = busy >> \port$9772$0 [16:14];
+  assign \$228  = busy >> \port$9779$0 [16:14];
   assign \$229  = \$227  & \$228 ;
-  assign \$230  = \port$9754$0 [2:0] == 2'h2;
+  assign \$230  = \port$9761$0 [2:0] == 2'h2;
   assign \$231  = \$230  & owner_of_route[0];
   assign \$232  = busy >> owner_of_route[3:1];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$9754$0 [2:0] == 2'h2;
-  assign \$235  = ! \port$9754$0 [22:19];
+  assign \$234  = \port$9761$0 [2:0] == 2'h2;
+  assign \$235  = ! \port$9761$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$238  = busy >> \port$9772$0 [14:12];
+  assign \$238  = busy >> \port$9779$0 [14:12];
   assign \$239  = \$237  & \$238 ;
   assign \$240  = | { \$239 , \$233 , \$229 , \$222 , \$218 , \$212 , \$207 , \$204 , \$201 , \$199 , \$193 , \$188 , \$181 , \$176 , \$171 , \$166 , \$161 , \$156 , \$150 , \$144 , \$138 , \$132 , \$126 , \$120 , \$115 , \$110 , \$104 , \$98 , \$92 , \$86 , \$81 , \$76 , \$71 , \$66 , \$61 , \$56 , \$51 , \$46 , \$41 , \$36  };
-  assign \$241  = \port$9772$0 [0] | \port$9772$0 [1];
+  assign \$241  = \port$9779$0 [0] | \port$9779$0 [1];
   assign \$242  = command & \$241 ;
   assign \$243  = other_number + 1'h1;
   assign \$244  = other_number == 3'h4;
   assign \$245  = act & command;
-  assign \$246  = \port$9772$0 [0] | \port$9772$0 [1];
+  assign \$246  = \port$9779$0 [0] | \port$9779$0 [1];
   assign \$247  = \$245  & \$246 ;
   assign \$248  = settle - 1'h1;
   assign \$249  = settle == 1'h1;
-  assign \$250  = ~ \port$9772$0 [0];
+  assign \$250  = ~ \port$9779$0 [0];
   assign \$251  = command & \$250 ;
-  assign \$252  = ~ \port$9772$0 [1];
+  assign \$252  = ~ \port$9779$0 [1];
   assign \$253  = \$251  & \$252 ;
   assign \$254  = ~ \$253 ;
   assign \$255  = act & \$254 ;
-  assign \$256  = \port$9754$0 [2:0] == 1'h1;
-  assign \$257  = ! \port$9754$0 [22:19];
+  assign \$256  = \port$9761$0 [2:0] == 1'h1;
+  assign \$257  = ! \port$9761$0 [22:19];
   assign \$258  = \$256  & \$257 ;
-  assign \$259  = \port$9772$0 [0] & \port$9772$0 [6];
-  assign \$260  = \port$9754$0 [2:0] == 2'h2;
-  assign \$261  = ! \port$9754$0 [22:19];
+  assign \$259  = \port$9779$0 [0] & \port$9779$0 [6];
+  assign \$260  = \port$9761$0 [2:0] == 2'h2;
+  assign \$261  = ! \port$9761$0 [22:19];
   assign \$262  = \$260  & \$261 ;
-  assign \$263  = ! \port$9754$0 [2:0];
-  assign \$264  = \port$9754$0 [22:19] == 1'h1;
+  assign \$263  = ! \port$9761$0 [2:0];
+  assign \$264  = \port$9761$0 [22:19] == 1'h1;
   assign \$265  = \$263  & \$264 ;
-  assign \$266  = ! \port$9754$0 [18:3];
+  assign \$266  = ! \port$9761$0 [18:3];
   assign \$267  = \$265  & \$266 ;
-  assign \$268  = ! \port$9754$0 [2:0];
-  assign \$269  = \port$9754$0 [22:19] == 2'h2;
+  assign \$268  = ! \port$9761$0 [2:0];
+  assign \$269  = \port$9761$0 [22:19] == 2'h2;
   assign \$270  = \$268  & \$269 ;
-  assign \$271  = ! \port$9754$0 [18:3];
+  assign \$271  = ! \port$9761$0 [18:3];
   assign \$272  = \$270  & \$271 ;
-  assign \$273  = ! \port$9754$0 [2:0];
-  assign \$274  = \port$9754$0 [22:19] == 2'h3;
+  assign \$273  = ! \port$9761$0 [2:0];
+  assign \$274  = \port$9761$0 [22:19] == 2'h3;
   assign \$275  = \$273  & \$274 ;
-  assign \$276  = ! \port$9754$0 [18:3];
+  assign \$276  = ! \port$9761$0 [18:3];
   assign \$277  = \$275  & \$276 ;
-  assign \$278  = ! \port$9754$0 [2:0];
-  assign \$279  = \port$9754$0 [22:19] == 3'h4;
+  assign \$278  = ! \port$9761$0 [2:0];
+  assign \$279  = \port$9761$0 [22:19] == 3'h4;
   assign \$280  = \$278  & \$279 ;
-  assign \$281  = ! \port$9754$0 [18:3];
+  assign \$281  = ! \port$9761$0 [18:3];
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$9754$0 [2:0];
-  assign \$284  = \port$9754$0 [22:19] == 3'h6;
+  assign \$283  = ! \port$9761$0 [2:0];
+  assign \$284  = \port$9761$0 [22:19] == 3'h6;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$9754$0 [18:3];
+  assign \$286  = ! \port$9761$0 [18:3];
   assign \$287  = \$285  & \$286 ;
-  assign \$288  = ! \port$9754$0 [2:0];
-  assign \$289  = \port$9754$0 [22:19] == 3'h7;
+  assign \$288  = ! \port$9761$0 [2:0];
+  assign \$289  = \port$9761$0 [22:19] == 3'h7;
   assign \$290  = \$288  & \$289 ;
-  assign \$291  = ! \port$9754$0 [18:3];
+  assign \$291  = ! \port$9761$0 [18:3];
   assign \$292  = \$290  & \$291 ;
-  assign \$293  = ! \port$9754$0 [2:0];
-  assign \$294  = \port$9754$0 [22:19] == 1'h1;
+  assign \$293  = ! \port$9761$0 [2:0];
+  assign \$294  = \port$9761$0 [22:19] == 1'h1;
   assign \$295  = \$293  & \$294 ;
-  assign \$296  = \port$9754$0 [18:3] == 1'h1;
+  assign \$296  = \port$9761$0 [18:3] == 1'h1;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = ! \port$9754$0 [2:0];
-  assign \$299  = \port$9754$0 [22:19] == 2'h2;
+  assign \$298  = ! \port$9761$0 [2:0];
+  assign \$299  = \port$9761$0 [22:19] == 2'h2;
   assign \$300  = \$298  & \$299 ;
-  assign \$301  = \port$9754$0 [18:3] == 1'h1;
+  assign \$301  = \port$9761$0 [18:3] == 1'h1;
   assign \$302  = \$300  & \$301 ;
-  assign \$303  = ! \port$9754$0 [2:0];
-  assign \$304  = \port$9754$0 [22:19] == 2'h3;
+  assign \$303  = ! \port$9761$0 [2:0];
+  assign \$304  = \port$9761$0 [22:19] == 2'h3;
   assign \$305  = \$303  & \$304 ;
-  assign \$306  = \port$9754$0 [18:3] == 1'h1;
+  assign \$306  = \port$9761$0 [18:3] == 1'h1;
   assign \$307  = \$305  & \$306 ;
-  assign \$308  = ! \port$9754$0 [2:0];
-  assign \$309  = \port$9754$0 [22:19] == 3'h4;
+  assign \$308  = ! \port$9761$0 [2:0];
+  assign \$309  = \port$9761$0 [22:19] == 3'h4;
   assign \$310  = \$308  & \$309 ;
-  assign \$311  = \port$9754$0 [18:3] == 1'h1;
+  assign \$311  = \port$9761$0 [18:3] == 1'h1;
   assign \$312  = \$310  & \$311 ;
-  assign \$313  = ! \port$9754$0 [2:0];
-  assign \$314  = \port$9754$0 [22:19] == 3'h6;
+  assign \$313  = ! \port$9761$0 [2:0];
+  assign \$314  = \port$9761$0 [22:19] == 3'h6;
   assign \$315  = \$313  & \$314 ;
-  assign \$316  = \port$9754$0 [18:3] == 1'h1;
+  assign \$316  = \port$9761$0 [18:3] == 1'h1;
   assign \$317  = \$315  & \$316 ;
-  assign \$318  = ! \port$9754$0 [2:0];
-  assign \$319  = \port$9754$0 [22:19] == 3'h7;
+  assign \$318  = ! \port$9761$0 [2:0];
+  assign \$319  = \port$9761$0 [22:19] == 3'h7;
   assign \$320  = \$318  & \$319 ;
-  assign \$321  = \port$9754$0 [18:3] == 1'h1;
+  assign \$321  = \port$9761$0 [18:3] == 1'h1;
   assign \$322  = \$320  & \$321 ;
-  assign \$323  = ! \port$9754$0 [2:0];
-  assign \$324  = \port$9754$0 [22:19] == 1'h1;
+  assign \$323  = ! \port$9761$0 [2:0];
+  assign \$324  = \port$9761$0 [22:19] == 1'h1;
   assign \$325  = \$323  & \$324 ;
-  assign \$326  = \port$9754$0 [18:3] == 2'h2;
+  assign \$326  = \port$9761$0 [18:3] == 2'h2;
   assign \$327  = \$325  & \$326 ;
-  assign \$328  = ! \port$9754$0 [2:0];
-  assign \$329  = \port$9754$0 [22:19] == 2'h2;
+  assign \$328  = ! \port$9761$0 [2:0];
+  assign \$329  = \port$9761$0 [22:19] == 2'h2;
   assign \$330  = \$328  & \$329 ;
-  assign \$331  = \port$9754$0 [18:3] == 2'h2;
+  assign \$331  = \port$9761$0 [18:3] == 2'h2;
   assign \$332  = \$330  & \$331 ;
-  assign \$333  = ! \port$9754$0 [2:0];
-  assign \$334  = \port$9754$0 [22:19] == 2'h3;
+  assign \$333  = ! \port$9761$0 [2:0];
+  assign \$334  = \port$9761$0 [22:19] == 2'h3;
   assign \$335  = \$333  & \$334 ;
-  assign \$336  = \port$9754$0 [18:3] == 2'h2;
+  assign \$336  = \port$9761$0 [18:3] == 2'h2;
   assign \$337  = \$335  & \$336 ;
-  assign \$338  = ! \port$9754$0 [2:0];
-  assign \$339  = \port$9754$0 [22:19] == 3'h4;
+  assign \$338  = ! \port$9761$0 [2:0];
+  assign \$339  = \port$9761$0 [22:19] == 3'h4;
   assign \$340  = \$338  & \$339 ;
-  assign \$341  = \port$9754$0 [18:3] == 2'h2;
+  assign \$341  = \port$9761$0 [18:3] == 2'h2;
   assign \$342  = \$340  & \$341 ;
-  assign \$343  = ! \port$9754$0 [2:0];
-  assign \$344  = \port$9754$0 [22:19] == 3'h6;
+  assign \$343  = ! \port$9761$0 [2:0];
+  assign \$344  = \port$9761$0 [22:19] == 3'h6;
   assign \$345  = \$343  & \$344 ;
-  assign \$346  = \port$9754$0 [18:3] == 2'h2;
+  assign \$346  = \port$9761$0 [18:3] == 2'h2;
   assign \$347  = \$345  & \$346 ;
-  assign \$348  = ! \port$9754$0 [2:0];
-  assign \$349  = \port$9754$0 [22:19] == 3'h7;
+  assign \$348  = ! \port$9761$0 [2:0];
+  assign \$349  = \port$9761$0 [22:19] == 3'h7;
   assign \$350  = \$348  & \$349 ;
-  assign \$351  = \port$9754$0 [18:3] == 2'h2;
+  assign \$351  = \port$9761$0 [18:3] == 2'h2;
   assign \$352  = \$350  & \$351 ;
-  assign \$353  = ! \port$9754$0 [2:0];
-  assign \$354  = \port$9754$0 [22:19] == 1'h1;
+  assign \$353  = ! \port$9761$0 [2:0];
+  assign \$354  = \port$9761$0 [22:19] == 1'h1;
   assign \$355  = \$353  & \$354 ;
-  assign \$356  = \port$9754$0 [18:3] == 2'h3;
+  assign \$356  = \port$9761$0 [18:3] == 2'h3;
   assign \$357  = \$355  & \$356 ;
-  assign \$358  = ! \port$9754$0 [2:0];
-  assign \$359  = \port$9754$0 [22:19] == 2'h2;
+  assign \$358  = ! \port$9761$0 [2:0];
+  assign \$359  = \port$9761$0 [22:19] == 2'h2;
   assign \$360  = \$358  & \$359 ;
-  assign \$361  = \port$9754$0 [18:3] == 2'h3;
+  assign \$361  = \port$9761$0 [18:3] == 2'h3;
   assign \$362  = \$360  & \$361 ;
-  assign \$363  = ! \port$9754$0 [2:0];
-  assign \$364  = \port$9754$0 [22:19] == 2'h3;
+  assign \$363  = ! \port$9761$0 [2:0];
+  assign \$364  = \port$9761$0 [22:19] == 2'h3;
   assign \$365  = \$363  & \$364 ;
-  assign \$366  = \port$9754$0 [18:3] == 2'h3;
+  assign \$366  = \port$9761$0 [18:3] == 2'h3;
   assign \$367  = \$365  & \$366 ;
-  assign \$368  = ! \port$9754$0 [2:0];
-  assign \$369  = \port$9754$0 [22:19] == 3'h4;
+  assign \$368  = ! \port$9761$0 [2:0];
+  assign \$369  = \port$9761$0 [22:19] == 3'h4;
   assign \$370  = \$368  & \$369 ;
-  assign \$371  = \port$9754$0 [18:3] == 2'h3;
+  assign \$371  = \port$9761$0 [18:3] == 2'h3;
   assign \$372  = \$370  & \$371 ;
-  assign \$373  = ! \port$9754$0 [2:0];
-  assign \$374  = \port$9754$0 [22:19] == 3'h6;
+  assign \$373  = ! \port$9761$0 [2:0];
+  assign \$374  = \port$9761$0 [22:19] == 3'h6;
   assign \$375  = \$373  & \$374 ;
-  assign \$376  = \port$9754$0 [18:3] == 2'h3;
+  assign \$376  = \port$9761$0 [18:3] == 2'h3;
   assign \$377  = \$375  & \$376 ;
-  assign \$378  = ! \port$9754$0 [2:0];
-  assign \$379  = \port$9754$0 [22:19] == 3'h7;
+  assign \$378  = ! \port$9761$0 [2:0];
+  assign \$379  = \port$9761$0 [22:19] == 3'h7;
   assign \$380  = \$378  & \$379 ;
-  assign \$381  = \port$9754$0 [18:3] == 2'h3;
+  assign \$381  = \port$9761$0 [18:3] == 2'h3;
   assign \$382  = \$380  & \$381 ;
   assign \$383  = own[9:0] + own[20:10];
   assign \$384  = \$383  <= 11'h400;
@@ -40994,12 +41199,12 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
   assign \$434  = $signed(distance_3) >= $signed(1'h0);
   assign \$435  = $signed(distance_3) < $signed({ 1'h0, count_3 });
   assign \$436  = \$434  & \$435 ;
-  assign \$437  = ! \port$9754$0 [2:0];
-  assign \$438  = ! \port$9754$0 [22:19];
+  assign \$437  = ! \port$9761$0 [2:0];
+  assign \$438  = ! \port$9761$0 [22:19];
   assign command = \$437  & \$438 ;
   assign \$439  = ~ refused;
   assign \$440  = act & command;
-  assign \$441  = \port$9772$0 [0] | \port$9772$0 [1];
+  assign \$441  = \port$9779$0 [0] | \port$9779$0 [1];
   assign \$442  = \$440  & \$441 ;
   assign \$443  = settle == 1'h1;
   assign \$444  = ! fsm_state;
@@ -41060,11 +41265,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
   always @(posedge clk)
     owner_of_region_4 <= \$474 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$475  = owner_of_region_5;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41078,7 +41283,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0005:
               \$475 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41090,7 +41295,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0004:
               /* empty */;
           16'h0005:
-              \$475 [3:1] = \port$9772$0 [16:14];
+              \$475 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41099,11 +41304,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$476  = owner_of_region_6;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41119,7 +41324,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0006:
               \$476 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41133,7 +41338,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0005:
               /* empty */;
           16'h0006:
-              \$476 [3:1] = \port$9772$0 [16:14];
+              \$476 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41142,11 +41347,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$477  = owner_of_region_7;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41164,7 +41369,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0007:
               \$477 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41180,7 +41385,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0006:
               /* empty */;
           16'h0007:
-              \$477 [3:1] = \port$9772$0 [16:14];
+              \$477 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41189,11 +41394,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$478  = owner_of_region_8;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41213,7 +41418,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0008:
               \$478 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41231,7 +41436,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0007:
               /* empty */;
           16'h0008:
-              \$478 [3:1] = \port$9772$0 [16:14];
+              \$478 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41240,11 +41445,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$479  = owner_of_region_9;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41266,7 +41471,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0009:
               \$479 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41286,7 +41491,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0008:
               /* empty */;
           16'h0009:
-              \$479 [3:1] = \port$9772$0 [16:14];
+              \$479 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41295,11 +41500,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$480  = owner_of_region_10;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41323,7 +41528,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000a:
               \$480 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41345,7 +41550,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0009:
               /* empty */;
           16'h000a:
-              \$480 [3:1] = \port$9772$0 [16:14];
+              \$480 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41354,11 +41559,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$481  = owner_of_region_11;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41384,7 +41589,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000b:
               \$481 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41408,7 +41613,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000a:
               /* empty */;
           16'h000b:
-              \$481 [3:1] = \port$9772$0 [16:14];
+              \$481 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41417,11 +41622,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$482  = owner_of_region_12;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41449,7 +41654,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000c:
               \$482 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41475,7 +41680,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000b:
               /* empty */;
           16'h000c:
-              \$482 [3:1] = \port$9772$0 [16:14];
+              \$482 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41484,11 +41689,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$483  = owner_of_region_13;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41518,7 +41723,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000d:
               \$483 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41546,7 +41751,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000c:
               /* empty */;
           16'h000d:
-              \$483 [3:1] = \port$9772$0 [16:14];
+              \$483 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41555,11 +41760,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$484  = owner_of_region_14;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41591,7 +41796,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000e:
               \$484 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41621,7 +41826,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000d:
               /* empty */;
           16'h000e:
-              \$484 [3:1] = \port$9772$0 [16:14];
+              \$484 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41630,11 +41835,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$485  = owner_of_region_15;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41668,7 +41873,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000f:
               \$485 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41700,7 +41905,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h000e:
               /* empty */;
           16'h000f:
-              \$485 [3:1] = \port$9772$0 [16:14];
+              \$485 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -41709,17 +41914,17 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$486  = owner_of_route_0;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               \$486 [0] = 1'h1;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
-              \$486 [3:1] = \port$9772$0 [14:12];
+              \$486 [3:1] = \port$9779$0 [14:12];
         endcase
       end
     end
@@ -41728,21 +41933,21 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$487  = owner_of_route_1;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               \$487 [0] = 1'h1;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
-              \$487 [3:1] = \port$9772$0 [14:12];
+              \$487 [3:1] = \port$9779$0 [14:12];
         endcase
       end
     end
@@ -41751,11 +41956,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$488  = owner_of_route_2;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41763,13 +41968,13 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0002:
               \$488 [0] = 1'h1;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               /* empty */;
           16'h0002:
-              \$488 [3:1] = \port$9772$0 [14:12];
+              \$488 [3:1] = \port$9779$0 [14:12];
         endcase
       end
     end
@@ -41778,11 +41983,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$489  = owner_of_route_3;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41792,7 +41997,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0003:
               \$489 [0] = 1'h1;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41800,7 +42005,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0002:
               /* empty */;
           16'h0003:
-              \$489 [3:1] = \port$9772$0 [14:12];
+              \$489 [3:1] = \port$9779$0 [14:12];
         endcase
       end
     end
@@ -41809,11 +42014,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$490  = owner_of_route_4;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41825,7 +42030,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0004:
               \$490 [0] = 1'h1;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41835,7 +42040,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0003:
               /* empty */;
           16'h0004:
-              \$490 [3:1] = \port$9772$0 [14:12];
+              \$490 [3:1] = \port$9779$0 [14:12];
         endcase
       end
     end
@@ -41844,11 +42049,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$491  = owner_of_route_5;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41862,7 +42067,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0005:
               \$491 [0] = 1'h1;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41874,7 +42079,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0004:
               /* empty */;
           16'h0005:
-              \$491 [3:1] = \port$9772$0 [14:12];
+              \$491 [3:1] = \port$9779$0 [14:12];
         endcase
       end
     end
@@ -41883,11 +42088,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$492  = owner_of_route_6;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41903,7 +42108,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0006:
               \$492 [0] = 1'h1;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41917,7 +42122,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0005:
               /* empty */;
           16'h0006:
-              \$492 [3:1] = \port$9772$0 [14:12];
+              \$492 [3:1] = \port$9779$0 [14:12];
         endcase
       end
     end
@@ -41926,11 +42131,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$493  = owner_of_route_7;
     if (act) begin
       if (\$262 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41948,7 +42153,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0007:
               \$493 [0] = 1'h1;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -41964,7 +42169,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0006:
               /* empty */;
           16'h0007:
-              \$493 [3:1] = \port$9772$0 [14:12];
+              \$493 [3:1] = \port$9779$0 [14:12];
         endcase
       end
     end
@@ -41973,26 +42178,26 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$494  = owned_0;
     if (act) begin
       if (\$267 ) begin
-        \$494 [9:0] = \port$9772$0 [9:0];
+        \$494 [9:0] = \port$9779$0 [9:0];
       end
       if (\$272 ) begin
-        \$494 [20:10] = \port$9772$0 [10:0];
+        \$494 [20:10] = \port$9779$0 [10:0];
       end
       if (\$277 ) begin
-        \$494 [30:21] = \port$9772$0 [9:0];
+        \$494 [30:21] = \port$9779$0 [9:0];
       end
       if (\$282 ) begin
-        \$494 [41:31] = \port$9772$0 [10:0];
+        \$494 [41:31] = \port$9779$0 [10:0];
       end
       if (\$287 ) begin
-        \$494 [54:42] = \port$9772$0 [12:0];
+        \$494 [54:42] = \port$9779$0 [12:0];
       end
       if (\$292 ) begin
-        \$494 [68:55] = \port$9772$0 [13:0];
+        \$494 [68:55] = \port$9779$0 [13:0];
       end
     end
     if (rst) begin
@@ -42000,26 +42205,26 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$495  = owned_1;
     if (act) begin
       if (\$297 ) begin
-        \$495 [9:0] = \port$9772$0 [9:0];
+        \$495 [9:0] = \port$9779$0 [9:0];
       end
       if (\$302 ) begin
-        \$495 [20:10] = \port$9772$0 [10:0];
+        \$495 [20:10] = \port$9779$0 [10:0];
       end
       if (\$307 ) begin
-        \$495 [30:21] = \port$9772$0 [9:0];
+        \$495 [30:21] = \port$9779$0 [9:0];
       end
       if (\$312 ) begin
-        \$495 [41:31] = \port$9772$0 [10:0];
+        \$495 [41:31] = \port$9779$0 [10:0];
       end
       if (\$317 ) begin
-        \$495 [54:42] = \port$9772$0 [12:0];
+        \$495 [54:42] = \port$9779$0 [12:0];
       end
       if (\$322 ) begin
-        \$495 [68:55] = \port$9772$0 [13:0];
+        \$495 [68:55] = \port$9779$0 [13:0];
       end
     end
     if (rst) begin
@@ -42027,26 +42232,26 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$496  = owned_2;
     if (act) begin
       if (\$327 ) begin
-        \$496 [9:0] = \port$9772$0 [9:0];
+        \$496 [9:0] = \port$9779$0 [9:0];
       end
       if (\$332 ) begin
-        \$496 [20:10] = \port$9772$0 [10:0];
+        \$496 [20:10] = \port$9779$0 [10:0];
       end
       if (\$337 ) begin
-        \$496 [30:21] = \port$9772$0 [9:0];
+        \$496 [30:21] = \port$9779$0 [9:0];
       end
       if (\$342 ) begin
-        \$496 [41:31] = \port$9772$0 [10:0];
+        \$496 [41:31] = \port$9779$0 [10:0];
       end
       if (\$347 ) begin
-        \$496 [54:42] = \port$9772$0 [12:0];
+        \$496 [54:42] = \port$9779$0 [12:0];
       end
       if (\$352 ) begin
-        \$496 [68:55] = \port$9772$0 [13:0];
+        \$496 [68:55] = \port$9779$0 [13:0];
       end
     end
     if (rst) begin
@@ -42054,26 +42259,26 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$497  = owned_3;
     if (act) begin
       if (\$357 ) begin
-        \$497 [9:0] = \port$9772$0 [9:0];
+        \$497 [9:0] = \port$9779$0 [9:0];
       end
       if (\$362 ) begin
-        \$497 [20:10] = \port$9772$0 [10:0];
+        \$497 [20:10] = \port$9779$0 [10:0];
       end
       if (\$367 ) begin
-        \$497 [30:21] = \port$9772$0 [9:0];
+        \$497 [30:21] = \port$9779$0 [9:0];
       end
       if (\$372 ) begin
-        \$497 [41:31] = \port$9772$0 [10:0];
+        \$497 [41:31] = \port$9779$0 [10:0];
       end
       if (\$377 ) begin
-        \$497 [54:42] = \port$9772$0 [12:0];
+        \$497 [54:42] = \port$9779$0 [12:0];
       end
       if (\$382 ) begin
-        \$497 [68:55] = \port$9772$0 [13:0];
+        \$497 [68:55] = \port$9779$0 [13:0];
       end
     end
     if (rst) begin
@@ -42081,7 +42286,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     act = 1'h0;
     casez (fsm_state)
       3'h0:
@@ -42095,7 +42300,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     i__ready = 1'h0;
     casez (fsm_state)
       3'h0:
@@ -42117,9 +42322,9 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$5  = 69'h000000000000000000;
-    casez (\port$9754$0 [18:3])
+    casez (\port$9761$0 [18:3])
       16'h0000:
           \$5  = owned_0;
       16'h0001:
@@ -42131,7 +42336,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$6  = 69'h000000000000000000;
     casez (other_number)
       3'h0:
@@ -42145,9 +42350,9 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$30  = 4'h0;
-    casez (\port$9754$0 [18:3])
+    casez (\port$9761$0 [18:3])
       16'h0000:
           \$30  = owner_of_region_0;
       16'h0001:
@@ -42183,9 +42388,9 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$31  = 4'h0;
-    casez (\port$9754$0 [18:3])
+    casez (\port$9761$0 [18:3])
       16'h0000:
           \$31  = owner_of_route_0;
       16'h0001:
@@ -42205,112 +42410,112 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$449  = { 4'h0, \$4 , \$3 , \$2 , \$1  };
     if (rst) begin
       \$449  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$450  = { 4'h0, status[129], status[87], status[45], status[3] };
     if (rst) begin
       \$450  = 8'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$451  = \$5 ;
     if (rst) begin
       \$451  = 69'h000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$452  = \$6 ;
     if (rst) begin
       \$452  = 69'h000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$453  = \$9 ;
     if (rst) begin
       \$453  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$454  = \$12 ;
     if (rst) begin
       \$454  = 17'h00000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$455  = \$14 ;
     if (rst) begin
       \$455  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$456  = \$17 ;
     if (rst) begin
       \$456  = 17'h00000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$457  = \$19 ;
     if (rst) begin
       \$457  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$458  = \$22 ;
     if (rst) begin
       \$458  = 17'h00000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$459  = \$24 ;
     if (rst) begin
       \$459  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$460  = \$27 ;
     if (rst) begin
       \$460  = 17'h00000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$461  = \$29 ;
     if (rst) begin
       \$461  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$462  = \$30 ;
     if (rst) begin
       \$462  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$463  = \$31 ;
     if (rst) begin
       \$463  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$464  = other_number;
     casez (fsm_state)
       3'h0:
@@ -42332,7 +42537,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$465  = fsm_state;
     casez (fsm_state)
       3'h0:
@@ -42367,7 +42572,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$466  = refused;
     casez (fsm_state)
       3'h0:
@@ -42384,7 +42589,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$467  = settle;
     casez (fsm_state)
       3'h0:
@@ -42403,31 +42608,31 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$468  = \$255 ;
     if (rst) begin
       \$468  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$469  = { \port$9772$0 , \port$9754$0  };
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
+    \$469  = { \port$9779$0 , \port$9761$0  };
     if (rst) begin
       \$469  = 55'h00000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$470  = owner_of_region_0;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               \$470 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
-              \$470 [3:1] = \port$9772$0 [16:14];
+              \$470 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -42436,21 +42641,21 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$471  = owner_of_region_1;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               \$471 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
-              \$471 [3:1] = \port$9772$0 [16:14];
+              \$471 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -42459,11 +42664,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$472  = owner_of_region_2;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -42471,13 +42676,13 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0002:
               \$472 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
               /* empty */;
           16'h0002:
-              \$472 [3:1] = \port$9772$0 [16:14];
+              \$472 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -42486,11 +42691,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$473  = owner_of_region_3;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -42500,7 +42705,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0003:
               \$473 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -42508,7 +42713,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0002:
               /* empty */;
           16'h0003:
-              \$473 [3:1] = \port$9772$0 [16:14];
+              \$473 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -42517,11 +42722,11 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
     \$474  = owner_of_region_4;
     if (act) begin
       if (\$258 ) begin
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -42533,7 +42738,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0004:
               \$474 [0] = \$259 ;
         endcase
-        casez (\port$9754$0 [18:3])
+        casez (\port$9761$0 [18:3])
           16'h0000:
               /* empty */;
           16'h0001:
@@ -42543,7 +42748,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
           16'h0003:
               /* empty */;
           16'h0004:
-              \$474 [3:1] = \port$9772$0 [16:14];
+              \$474 [3:1] = \port$9779$0 [16:14];
         endcase
       end
     end
@@ -42551,7 +42756,7 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
       \$474  = 4'h0;
     end
   end
-  assign i__payload = { \port$9772$0 , \port$9754$0  };
+  assign i__payload = { \port$9779$0 , \port$9761$0  };
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -42593,10 +42798,10 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
   assign \own.touch  = own[68:42];
   assign \own.touch.first  = own[54:42];
   assign \own.touch.count  = own[68:55];
-  assign \i__payload.table  = \port$9754$0 [2:0];
-  assign \i__payload.entry  = \port$9754$0 [18:3];
-  assign \i__payload.word  = \port$9754$0 [22:19];
-  assign \i__payload.data  = \port$9772$0 ;
+  assign \i__payload.table  = \port$9761$0 [2:0];
+  assign \i__payload.entry  = \port$9761$0 [18:3];
+  assign \i__payload.word  = \port$9761$0 [22:19];
+  assign \i__payload.data  = \port$9779$0 ;
   assign \owned_0.tiles  = owned_0[20:0];
   assign \owned_0.tiles.first  = owned_0[9:0];
   assign \owned_0.tiles.count  = owned_0[20:10];
@@ -42705,29 +42910,29 @@ module \t3_node_small.registers.guard (rst, status, \port$9754$0 , i__valid, \po
   assign \$90  = 32'd0;
   assign \$91  = 1'h0;
   assign \$92  = 1'h0;
-  assign \$96  = \port$9772$0 ;
+  assign \$96  = \port$9779$0 ;
   assign \$102  = 32'd0;
   assign \$103  = 1'h0;
   assign \$104  = 1'h0;
-  assign \$108  = \port$9772$0 ;
+  assign \$108  = \port$9779$0 ;
   assign \$124  = 32'd0;
   assign \$125  = 1'h0;
   assign \$126  = 1'h0;
-  assign \$130  = \port$9772$0 ;
+  assign \$130  = \port$9779$0 ;
   assign \$136  = 32'd0;
   assign \$137  = 1'h0;
   assign \$138  = 1'h0;
-  assign \$142  = \port$9772$0 ;
+  assign \$142  = \port$9779$0 ;
   assign \$148  = 32'd0;
   assign \$149  = 1'h0;
   assign \$150  = 1'h0;
-  assign \$154  = \port$9772$0 ;
+  assign \$154  = \port$9779$0 ;
   assign \$237  = \$236 ;
 endmodule
 
 module \t3_node_small.requests (rst, start, \end , busy, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$57 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$57 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$59 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$59 <= 1'b0;
   wire \$1 ;
   wire [1:0] \$10 ;
   wire [10:0] \$11 ;
@@ -42860,28 +43065,28 @@ module \t3_node_small.requests (rst, start, \end , busy, clk);
   assign \$46  = | count_1;
   assign \$47  = | count_2;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$49  = \$11 [8:0];
     if (rst) begin
       \$49  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$50  = \$22 [8:0];
     if (rst) begin
       \$50  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$51  = \$33 [8:0];
     if (rst) begin
       \$51  = 9'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$57 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$52  = \$44 [8:0];
     if (rst) begin
       \$52  = 9'h000;
@@ -42903,8 +43108,8 @@ module \t3_node_small.requests (rst, start, \end , busy, clk);
 endmodule
 
 module \t3_node_small.splitter (rst, burst__valid, burst__ready, request__ready, burst__payload, request__payload, request__valid, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$58 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$58 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$60 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$60 <= 1'b0;
   wire [31:0] \$1 ;
   wire \$2 ;
   wire \$3 ;
@@ -42968,7 +43173,7 @@ module \t3_node_small.splitter (rst, burst__valid, burst__ready, request__ready,
     left <= \$8 ;
   assign last = ! left;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
     \$6  = request__valid;
     if (burst__ready) begin
       \$6  = burst__valid;
@@ -42978,7 +43183,7 @@ module \t3_node_small.splitter (rst, burst__valid, burst__ready, request__ready,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
     \$7  = beat;
     if (burst__ready) begin
       \$7  = burst__payload[31:3];
@@ -42990,7 +43195,7 @@ module \t3_node_small.splitter (rst, burst__valid, burst__ready, request__ready,
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$58 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
     \$8  = left;
     if (burst__ready) begin
       \$8  = burst__payload[35:32];
@@ -43033,8 +43238,8 @@ endmodule
 
 module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, clear_marks, commit__payload, clear__ready, full__valid, full__payload, error__valid, error__payload, state_done, state, occupancy, overflow_occupancy, high_water, overflow_high_water, plans, clear__payload, state_start, state_index
 , table__payload, cycle, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$59 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$59 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$61 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$61 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
@@ -44250,7 +44455,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   always @(posedge clk)
     overflow_high_water <= \$305 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     clear__ready = 1'h0;
     casez (walk_state)
       2'h0:
@@ -44262,49 +44467,49 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$281  = take;
     if (rst) begin
       \$281  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$282  = slot_now;
     if (rst) begin
       \$282  = 10'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$283  = set_now;
     if (rst) begin
       \$283  = 5'h00;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$284  = commit__payload;
     if (rst) begin
       \$284  = 75'h0000000000000000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$285  = \$231 [4:1];
     if (rst) begin
       \$285  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$286  = cycle;
     if (rst) begin
       \$286  = 24'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$287  = 1'h0;
     casez (walk_state)
       2'h0:
@@ -44319,7 +44524,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$288  = 1'h0;
     casez (walk_state)
       2'h0:
@@ -44334,7 +44539,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$289  = 1'h0;
     (* full_case = 32'd1 *)
     casez (walk_state)
@@ -44355,14 +44560,14 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$290  = last_set;
     if (rst) begin
       \$290  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$291  = walk_slot;
     casez (walk_state)
       2'h0:
@@ -44377,7 +44582,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$292  = walk_set;
     (* full_case = 32'd1 *)
     casez (walk_state)
@@ -44400,7 +44605,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$293  = more_slots;
     casez (walk_state)
       2'h0:
@@ -44415,7 +44620,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$294  = more_sets;
     (* full_case = 32'd1 *)
     casez (walk_state)
@@ -44438,7 +44643,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$295  = walk_state;
     (* full_case = 32'd1 *)
     casez (walk_state)
@@ -44471,14 +44676,14 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$296  = fills;
     if (rst) begin
       \$296  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$297 [1:0] = held[45:44];
     \$297 [11:2] = slot;
     \$297 [27:12] = command_read__data;
@@ -44488,14 +44693,14 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$298  = \$250 ;
     if (rst) begin
       \$298  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$299 [3:0] = \$251 ;
     \$299 [35:4] = held[42:11];
     \$299 [67:36] = held[74:43];
@@ -44504,7 +44709,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$300  = wanted;
     if (state_start) begin
       \$300  = 1'h1;
@@ -44517,7 +44722,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$301  = wanted_slot;
     if (state_start) begin
       \$301  = state_index;
@@ -44527,14 +44732,14 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$302  = answer;
     if (rst) begin
       \$302  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$303  = state;
     if (answer) begin
       \$303  = { \$252 , 3'h0, word_read__data[4:1], \$226 [23:0] };
@@ -44544,7 +44749,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$304  = high_water;
     if (\$278 ) begin
       \$304  = occupancy;
@@ -44554,7 +44759,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
     \$305  = overflow_high_water;
     if (\$280 ) begin
       \$305  = overflow_occupancy;
@@ -44840,8 +45045,8 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
 endmodule
 
 module \t3_node_small.trigger (rst, table__valid, full__valid, fire__ready, clear__valid, fire__valid, o__payload, full__payload, clear__ready, queued, plans, clear__payload, table__payload, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$60 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$60 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$62 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$62 <= 1'b0;
   wire [16:0] \$1 ;
   wire [15:0] \$10 ;
   wire \$11 ;
@@ -45239,7 +45444,7 @@ module \t3_node_small.trigger (rst, table__valid, full__valid, fire__ready, clea
     .write__data(i__payload)
   );
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     clear__ready = 1'h0;
     casez (walk_state)
       2'h0:
@@ -45251,42 +45456,42 @@ module \t3_node_small.trigger (rst, table__valid, full__valid, fire__ready, clea
     endcase
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$67  = take;
     if (rst) begin
       \$67  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$68  = \$10 [9:0];
     if (rst) begin
       \$68  = 10'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$69  = full__payload[1:0];
     if (rst) begin
       \$69  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$70  = \$35 [4:1];
     if (rst) begin
       \$70  = 4'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$71  = full__payload[51:28];
     if (rst) begin
       \$71  = 24'h000000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$72  = 1'h0;
     casez (walk_state)
       2'h0:
@@ -45301,7 +45506,7 @@ module \t3_node_small.trigger (rst, table__valid, full__valid, fire__ready, clea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$73  = walk;
     casez (walk_state)
       2'h0:
@@ -45316,7 +45521,7 @@ module \t3_node_small.trigger (rst, table__valid, full__valid, fire__ready, clea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$74  = walk_state;
     casez (walk_state)
       2'h0:
@@ -45344,63 +45549,63 @@ module \t3_node_small.trigger (rst, table__valid, full__valid, fire__ready, clea
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$75  = \$40 ;
     if (rst) begin
       \$75  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$76  = \$41 ;
     if (rst) begin
       \$76  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$77  = i__payload[1:0];
     if (rst) begin
       \$77  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$78  = \$42 ;
     if (rst) begin
       \$78  = 1'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$79  = o__payload[1:0];
     if (rst) begin
       \$79  = 2'h0;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$80  = \$48 [10:0];
     if (rst) begin
       \$80  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$81  = \$54 [10:0];
     if (rst) begin
       \$81  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$82  = \$60 [10:0];
     if (rst) begin
       \$82  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$60 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \$83  = \$66 [10:0];
     if (rst) begin
       \$83  = 11'h000;
@@ -45503,8 +45708,8 @@ module \t3_node_small.trigger (rst, table__valid, full__valid, fire__ready, clea
 endmodule
 
 module \t3_node_small.trigger.queue (rst, i__valid, o__ready, i__ready, o__valid, o__payload, write__data, clk);
-  reg \$auto$verilog_backend.cc:2355:dump_module$61 ;
-  initial \$auto$verilog_backend.cc:2355:dump_module$61 <= 1'b0;
+  reg \$auto$verilog_backend.cc:2355:dump_module$63 ;
+  initial \$auto$verilog_backend.cc:2355:dump_module$63 <= 1'b0;
   wire \$1 ;
   reg [10:0] \$10 ;
   reg [9:0] \$11 ;
@@ -45602,21 +45807,21 @@ module \t3_node_small.trigger.queue (rst, i__valid, o__ready, i__ready, o__valid
   always @(posedge clk)
     write__addr <= \$12 ;
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
     \$10  = \$6 [10:0];
     if (rst) begin
       \$10  = 11'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
     \$11  = \$4 [9:0];
     if (rst) begin
       \$11  = 10'h000;
     end
   end
   always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$61 ) begin end
+    if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
     \$12  = write__addr;
     if (put) begin
       \$12  = \$9 [9:0];
