@@ -74,9 +74,18 @@ def _number(value):
 
 
 def markdown(content):
-    """A report's rows as a table of a Markdown page."""
+    """A report's rows as a table of a Markdown page, and its text, where it has them."""
+    parts = []
+    if "rows" in content:
+        parts.append(_table(content["rows"]))
+    if "text" in content:
+        parts.append(f"```\n{content['text']}\n```")
+    return "\n\n".join(parts)
+
+
+def _table(rows):
     lines = ["| measured | value | goal | unit | met |", "|---|---|---|---|---|"]
-    for row in content["rows"]:
+    for row in rows:
         bound = "≥" if row["better"] == "higher" else "≤"
         lines.append(f"| {row['name']} | {_number(row['value'])} | {bound} {_number(row['goal'])} "
                      f"| {row['unit']} | {'yes' if row['met'] else '**no**'} |")

@@ -109,6 +109,14 @@ def _parser():
                         help="random commands to check (default: %(default)s)")
     memory.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     memory.set_defaults(run=_bench_memory)
+    loop_back = kinds.add_parser(
+        "loop-back", help="whether one node stands for a ring",
+        description="Run a sublayer in every variant on rings of 2 to 8 nodes, and on the one node that "
+                    "stands for a ring in `bench overlap`; compare cycles, counters and results.")
+    loop_back.add_argument("--devices", type=_devices, nargs="+", default=[2, 4, 8], metavar="N",
+                           help="sizes of the rings (default: 2 4 8, which takes some minutes)")
+    loop_back.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    loop_back.set_defaults(run=_bench_loop_back)
     _add_overlap(kinds.add_parser(
         "overlap", help="sublayers of real models: sequential, T3, T3-MCA and the ideal",
         description="Run sublayers of transformers in every variant on the hardware: GEMM, reduce-scatter "
@@ -328,8 +336,19 @@ def _bench_memory(options):
     return OK if all(row["met"] for row in report["rows"]) else WRONG
 
 
+def _bench_loop_back(options):
+    from .bench import HEADER, line, report
+    from .cosim.loop_back_bench import bench_loop_back
+
+    rows = bench_loop_back(options.devices)
+    print(HEADER, *map(line, rows), sep="\n")
+    if options.json:
+        write_json(options.json, report(rows))
+    return OK if all(row.met for row in rows) else WRONG
+
+
 def _bench_overlap(options):
-    from .cosim.overlap_bench import bench_overlap, read_machine, sweep_overlap
+    from .cosim.overlap_bench import bench_overlap, read_machine, sweep_overlap, sweep_text
     from .perf.overlap_figures import draw_all, draw_sweep
     from .perf.overlap_records import CaseRecord
     from .workloads.errors import InputError
@@ -342,30 +361,30 @@ def _bench_overlap(options):
         raise InputError("--all leaves nothing to choose by --model, --sublayer or --tp")
     chosen = sublayers(model=options.model, sublayer=options.sublayer, tp=options.tp)
     machine = read_machine(options.machine)
+    status = OK
     common = {"granularity": options.granularity, "threshold": options.threshold,
               "check": options.check, "jobs": options.jobs, "fresh": options.fresh}
     if options.sweep:
         points = sweep_overlap(options.sweep, chosen, machine, **common)
         content = {"schema": 1, "sweep": options.sweep, "machine": machine.name,
                    "cases": [str(sublayer) for sublayer in chosen],
-                   "points": [dataclasses.asdict(point) for point in points]}
-        print(f"{options.sweep:>12}{'T3':>8}{'T3-MCA':>8}{'ideal':>8}")
-        for point in points:
-            value = "none" if point.value is None else f"{point.value:g}"
-            print(f"{value:>12}{point.t3_speedup:>8.3f}{point.t3_mca_speedup:>8.3f}"
-                  f"{point.ideal_speedup:>8.3f}")
+                   "points": [dataclasses.asdict(point) for point in points],
+                   "text": sweep_text(options.sweep, chosen, points)}
+        print(content["text"])
         if options.figures:
             options.figures.mkdir(parents=True, exist_ok=True)
             print(draw_sweep(options.figures / f"sweep-{options.sweep}.png", options.sweep, points))
     else:
         content = bench_overlap(chosen, machine, sampled=options.over_time, **common)
         print(content["text"])
+        if content["departures"]:
+            status = WRONG
         if options.figures:
             records = [CaseRecord.from_dict(record) for record in content["records"]]
             print(*draw_all(options.figures, records, controller_hz=machine.controller_hz), sep="\n")
     if options.json:
         write_json(options.json, content)
-    return OK
+    return status
 
 
 def write_json(path, content):

@@ -1,6 +1,6 @@
 """Whether one node whose link comes back to it behaves as each node of a real ring does."""
 
-from t3hw.bench import Row, report
+from t3hw.bench import Row
 from t3hw.perf.machine import Machine
 from t3hw.perf.sublayer_slice import SublayerSlice
 from t3hw.workloads.sublayers import Model
@@ -57,8 +57,8 @@ def bench_loop_back(sizes=(2, 4, 8), *, seed=1):
 
     Returns
     -------
-    dict
-        The report, as plain data: differences in per cent.
+    list of Row
+        Differences in per cent.
     """
     machine = Machine.preset()
     config = slice_config(machine, memory_bytes=1 << 18, tiles=2048)
@@ -79,4 +79,4 @@ def bench_loop_back(sizes=(2, 4, 8), *, seed=1):
                 value=100 * cycles, unit="%", goal=0.5, better="lower"),
             Row(name=f"ring of {devices} against the loop-back node, counters, largest difference",
                 value=100 * counts, unit="%", goal=0.5, better="lower")]
-    return report(rows)
+    return rows

@@ -14,7 +14,7 @@ from t3hw.workloads.errors import InputError
 
 from .overlap_cases import Case, run_cases
 
-__all__ = ["bench_overlap", "read_machine", "sweep_overlap"]
+__all__ = ["bench_overlap", "read_machine", "sweep_overlap", "sweep_text"]
 
 
 def read_machine(name):
@@ -134,3 +134,15 @@ def sweep_overlap(name, chosen, machine, **options):
             metric: geomean(getattr(result, metric) for result in there)
             for metric in ("t3_speedup", "t3_mca_speedup", "ideal_speedup")}))
     return made
+
+
+def sweep_text(name, chosen, points):
+    """A sweep as text for people."""
+    label, _ = SWEEPS[name]
+    lines = [f"speed-up over sequential, geomean of {len(chosen)} sublayers",
+             f"{label:<44}{'T3':>8}{'T3-MCA':>8}{'ideal':>8}"]
+    for point in points:
+        value = "none" if point.value is None else f"{point.value:g}"
+        lines.append(f"{value:>44}{point.t3_speedup:>8.3f}{point.t3_mca_speedup:>8.3f}"
+                     f"{point.ideal_speedup:>8.3f}")
+    return "\n".join(lines)

@@ -244,8 +244,10 @@ def _record(case, phases, samples, beat_bytes):
         "occupancy": [counters[variant][f"occupancy_{bucket}"] for bucket in _OCCUPANCY],
         "intensity": phases[variant].policy[0].intensity,
         "threshold": phases[variant].policy[0].threshold,
-        "gemm_read_wait": engines[variant]["read_wait"],
+        "gemm_read_wait": _share(case, engines[variant], "read_wait"),
+        "gemm_read_wait_alone": _share(case, engines["gemm_bypass"], "read_wait"),
         "gemm_store_stall": engines[variant]["store_stall"],
+        "gemm_store_stall_alone": engines["gemm_bypass"]["store_stall"],
     } for variant in OVERLAPPED}
     return CaseRecord(
         model=case.sublayer.model.name, sublayer=case.sublayer.name,
@@ -254,6 +256,11 @@ def _record(case, phases, samples, beat_bytes):
         cycles={name: phase.cycles[0] for name, phase in phases.items()},
         gemm_cycles={variant: engines[variant]["cycles"] for variant in OVERLAPPED},
         beats=traffic, counters=kept, samples=samples)
+
+
+def _share(case, engine, name):
+    """A time summed over all compute units, as a share of theirs."""
+    return engine[name] / (case.machine.units * engine["cycles"])
 
 
 def _samples(trace, phase):

@@ -49,6 +49,7 @@ METRICS = {
     "t3_mca_over_t3": Metric(label="T3-MCA over T3", unit="x"),
     "t3_gemm_slowdown": Metric(label="GEMM slowed by communication, T3", unit="more"),
     "t3_mca_gemm_slowdown": Metric(label="GEMM slowed by communication, T3-MCA", unit="more"),
+    "t3_mca_memory_wait": Metric(label="GEMM's units wait for memory longer than alone, T3-MCA", unit="more"),
     "data_movement": Metric(label="data movement, all of it", unit="less"),
     "data_movement_without_ag": Metric(label="data movement of GEMM and RS", unit="less"),
     "rs_reads_factor": Metric(label="RS reads, fewer by", unit="x"),
@@ -121,6 +122,15 @@ class CaseResult:
     def t3_mca_gemm_slowdown(self):
         """How much longer the GEMM takes with T3-MCA's communication than alone."""
         return self._gemm_slowdown("t3_mca")
+
+    @property
+    def t3_mca_memory_wait(self):
+        """Share of the compute units' time that goes to later loads, if known: what of the slowdown is
+        the memory's; the rest is the link's, which stores to the neighbour wait for."""
+        counters = self.record.counters.get("t3_mca", {})
+        if not {"gemm_read_wait", "gemm_read_wait_alone"} <= set(counters):
+            return None
+        return counters["gemm_read_wait"] - counters["gemm_read_wait_alone"]
 
     def _beats(self, variant, *classes):
         return sum(self.record.beats[variant][name] for name in classes)
