@@ -328,9 +328,9 @@ def _bench_blocks(options):
 
 def _bench_memory(options):
     from .cosim.dram_bench import bench_memory
-    from .cosim.dram_checker import read_timing
+    from .dram import DramTiming
 
-    report = bench_memory(read_timing(options.memory), commands=options.commands)
+    report = bench_memory(DramTiming.preset(options.memory), commands=options.commands)
     if options.json:
         write_json(options.json, report)
     return OK if all(row["met"] for row in report["rows"]) else WRONG

@@ -385,7 +385,9 @@ class DramTiming:
 
     @classmethod
     def preset(cls, name):
-        """The timing in the file of that name in `PRESET_FOLDER`."""
+        """The timing in the file of that name in `PRESET_FOLDER`, or in the file ``NAME.toml``."""
+        if str(name).endswith(".toml"):
+            return cls.from_toml(name)
         presets = cls.presets()
         if name not in presets:
             raise DramError(f"no DRAM {name!r}; there are {', '.join(presets)}")

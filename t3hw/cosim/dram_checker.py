@@ -80,7 +80,7 @@ from fractions import Fraction
 
 from t3hw.dram import DramError, DramTiming
 
-__all__ = ["DramRules", "Report", "TraceError", "Violation", "check", "check_file", "read_timing"]
+__all__ = ["DramRules", "Report", "TraceError", "Violation", "check", "check_file"]
 
 #: Exit codes: all is well; a rule was violated; bad input.
 OK, VIOLATED, BAD_INPUT = 0, 1, 2
@@ -573,7 +573,7 @@ def main(arguments=None):
         for name in ("postponed", "show"):
             if getattr(options, name) < 0:
                 raise TraceError(f"--{name} must be at least 0, not {getattr(options, name)}")
-        rules = DramRules.derive(read_timing(options.memory))
+        rules = DramRules.derive(DramTiming.preset(options.memory))
         result = check_file(options.trace, rules, postponed=options.postponed, keep=options.show)
     except (DramError, TraceError) as error:
         print(f"dram_checker: {error}", file=sys.stderr)
@@ -586,13 +586,6 @@ def main(arguments=None):
     print(f"{options.trace}: {result.total} commands in {result.cycles} cycles ({kinds}): "
           f"{result.count or 'no'} violation{'s' if result.count > 1 else ''}")
     return VIOLATED if result.count else OK
-
-
-def read_timing(memory):
-    """The `DramTiming` of a stock memory's name, or of a path of a ``.toml`` file."""
-    if memory.endswith(".toml"):
-        return DramTiming.from_toml(memory)
-    return DramTiming.preset(memory)
 
 
 if __name__ == "__main__":
