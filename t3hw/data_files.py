@@ -8,7 +8,7 @@ from .workloads.errors import InputError
 __all__ = ["DATA", "check_fields", "read_toml"]
 
 #: Models, machines, memories and published figures.
-DATA = Path(__file__).parents[1] / "sim"
+DATA = Path(__file__).parent / "sim"
 
 
 def read_toml(path):

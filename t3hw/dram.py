@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["DramError", "DramTiming", "PRESET_FOLDER"]
 
 #: Where the presets lie, a file each.
-PRESET_FOLDER = Path(__file__).parents[1] / "sim" / "memory"
+PRESET_FOLDER = Path(__file__).parent / "sim" / "memory"
 
 #: The parts of an address.
 _PARTS = ("row", "bank", "column", "group")
