@@ -40,7 +40,8 @@ class MemoryController(wiring.Component):
     The producer's requests go through the compute queue; those of the link and of the DMA engine
     are merged, one beat each in turn, into the communication queue. The arbiter chooses between the
     two queues for each beat, by a policy that can change at any time. Requests of one port reach
-    the memory in order; all requests take effect in the order in which the arbiter issues them.
+    the memory in order; those to one beat take effect in the order in which the arbiter issues
+    them, and with ``"builtin"`` all do.
 
     Latency from ``compute`` to the memory 4 cycles, from ``ingress`` and ``dma`` 5, plus the
     memory's own. Throughput one beat a cycle, as far as first touch and the memory keep it.
