@@ -28,6 +28,7 @@ def main(arguments=None):
     from .cosim.simulators import SimulatorError
     from .dram import DramError
     from .registers import RegisterError
+    from .runtime.device import DeviceError
     from .runtime.plan import PlanError
     from .workloads import InputError
 
@@ -39,7 +40,8 @@ def main(arguments=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-    except (ConfigError, DramError, InputError, PlanError, RegisterError, SimulatorError) as error:
+    except (ConfigError, DeviceError, DramError, InputError, PlanError, RegisterError,
+            SimulatorError) as error:
         print(f"t3hw: {error}", file=sys.stderr)
         return BAD_INPUT
     except OSError as error:
@@ -280,6 +282,13 @@ def _demo(options):
     return _run(real.load(), NodeConfig.preset("default"), defaults)
 
 
+def _check_folders(*paths):
+    """Refuse files that could not be written in the end, before anything takes long."""
+    for path in paths:
+        if path is not None and not path.absolute().parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.absolute().parent))
+
+
 def _run(operands, config, options):
     """Run the main experiment, show what came of it, and write what was asked for."""
     from .cosim.overlap import Experiment, run_experiment
@@ -287,9 +296,7 @@ def _run(operands, config, options):
     from .cosim.ring_run import Settings
     from .workloads.files import save_matrix
 
-    for path in (options.out, options.wave, options.timeline, options.json):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.absolute().parent))
+    _check_folders(options.out, options.wave, options.timeline, options.json)
     experiment = Experiment(
         operands=operands, config=config, devices=options.devices, tile=options.tile,
         granularity=options.granularity, pace=options.pace, seed=options.seed,
@@ -312,6 +319,7 @@ def _run(operands, config, options):
 def _bench_blocks(options):
     from .cosim.block_bench import bench_blocks
 
+    _check_folders(options.json)
     report = bench_blocks()
     if options.json:
         write_json(options.json, report)
@@ -322,6 +330,7 @@ def _bench_memory(options):
     from .cosim.dram_bench import bench_memory
     from .cosim.dram_checker import read_timing
 
+    _check_folders(options.json)
     report = bench_memory(read_timing(options.memory), commands=options.commands)
     if options.json:
         write_json(options.json, report)
@@ -335,13 +344,19 @@ def _bench_overlap(options):
     from .workloads.errors import InputError
     from .workloads.sublayers import load_models, sublayers
 
-    if not options.all and options.model is None and options.sublayer is None and options.tp is None:
+    selected = {options.model, options.sublayer, options.tp} != {None}
+    if not options.all and not selected:
         raise InputError("choose cases by --model, --sublayer and --tp, or --all; models are "
                          f"{', '.join(load_models())}")
-    if options.all and (options.model or options.sublayer or options.tp):
+    if options.all and selected:
         raise InputError("--all leaves nothing to choose by --model, --sublayer or --tp")
     chosen = sublayers(model=options.model, sublayer=options.sublayer, tp=options.tp)
+    if options.sweep and options.over_time:
+        raise InputError("--over-time keeps a case's run over time, which --sweep does not")
     machine = read_machine(options.machine)
+    _check_folders(options.json)
+    if options.figures:
+        options.figures.mkdir(parents=True, exist_ok=True)
     common = {"granularity": options.granularity, "threshold": options.threshold,
               "check": options.check, "jobs": options.jobs, "fresh": options.fresh}
     if options.sweep:
@@ -355,7 +370,6 @@ def _bench_overlap(options):
             print(f"{value:>12}{point.t3_speedup:>8.3f}{point.t3_mca_speedup:>8.3f}"
                   f"{point.ideal_speedup:>8.3f}")
         if options.figures:
-            options.figures.mkdir(parents=True, exist_ok=True)
             print(draw_sweep(options.figures / f"sweep-{options.sweep}.png", options.sweep, points))
     else:
         content = bench_overlap(chosen, machine, sampled=options.over_time, **common)
