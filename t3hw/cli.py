@@ -28,6 +28,7 @@ def main(arguments=None):
     from .cosim.simulators import SimulatorError
     from .dram import DramError
     from .registers import RegisterError
+    from .runtime.device import DeviceError
     from .runtime.plan import PlanError
     from .workloads import InputError
 
@@ -39,7 +40,8 @@ def main(arguments=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-    except (ConfigError, DramError, InputError, PlanError, RegisterError, SimulatorError) as error:
+    except (ConfigError, DeviceError, DramError, InputError, PlanError, RegisterError,
+            SimulatorError) as error:
         print(f"t3hw: {error}", file=sys.stderr)
         return BAD_INPUT
     except OSError as error:
@@ -288,6 +290,13 @@ def _demo(options):
     return _run(real.load(), NodeConfig.preset("default"), defaults)
 
 
+def _check_folders(*paths):
+    """Refuse files that could not be written in the end, before anything takes long."""
+    for path in paths:
+        if path is not None and not path.absolute().parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.absolute().parent))
+
+
 def _run(operands, config, options):
     """Run the main experiment, show what came of it, and write what was asked for."""
     from .cosim.overlap import Experiment, run_experiment
@@ -295,9 +304,7 @@ def _run(operands, config, options):
     from .cosim.ring_run import Settings
     from .workloads.files import save_matrix
 
-    for path in (options.out, options.wave, options.timeline, options.json):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.absolute().parent))
+    _check_folders(options.out, options.wave, options.timeline, options.json)
     experiment = Experiment(
         operands=operands, config=config, devices=options.devices, tile=options.tile,
         granularity=options.granularity, pace=options.pace, seed=options.seed,
@@ -320,6 +327,7 @@ def _run(operands, config, options):
 def _bench_blocks(options):
     from .cosim.block_bench import bench_blocks
 
+    _check_folders(options.json)
     report = bench_blocks()
     if options.json:
         write_json(options.json, report)
@@ -330,6 +338,7 @@ def _bench_memory(options):
     from .cosim.dram_bench import bench_memory
     from .dram import DramTiming
 
+    _check_folders(options.json)
     report = bench_memory(DramTiming.preset(options.memory), commands=options.commands)
     if options.json:
         write_json(options.json, report)
@@ -340,6 +349,7 @@ def _bench_loop_back(options):
     from .bench import HEADER, line, report
     from .cosim.loop_back_bench import bench_loop_back
 
+    _check_folders(options.json)
     rows = bench_loop_back(options.devices)
     print(HEADER, *map(line, rows), sep="\n")
     if options.json:
@@ -354,13 +364,19 @@ def _bench_overlap(options):
     from .workloads.errors import InputError
     from .workloads.sublayers import load_models, sublayers
 
-    if not options.all and options.model is None and options.sublayer is None and options.tp is None:
+    selected = {options.model, options.sublayer, options.tp} != {None}
+    if not options.all and not selected:
         raise InputError("choose cases by --model, --sublayer and --tp, or --all; models are "
                          f"{', '.join(load_models())}")
-    if options.all and (options.model or options.sublayer or options.tp):
+    if options.all and selected:
         raise InputError("--all leaves nothing to choose by --model, --sublayer or --tp")
     chosen = sublayers(model=options.model, sublayer=options.sublayer, tp=options.tp)
+    if options.sweep and options.over_time:
+        raise InputError("--over-time keeps a case's run over time, which --sweep does not")
     machine = read_machine(options.machine)
+    _check_folders(options.json)
+    if options.figures:
+        options.figures.mkdir(parents=True, exist_ok=True)
     status = OK
     common = {"granularity": options.granularity, "threshold": options.threshold,
               "check": options.check, "jobs": options.jobs, "fresh": options.fresh}
@@ -372,7 +388,6 @@ def _bench_overlap(options):
                    "text": sweep_text(options.sweep, chosen, points)}
         print(content["text"])
         if options.figures:
-            options.figures.mkdir(parents=True, exist_ok=True)
             print(draw_sweep(options.figures / f"sweep-{options.sweep}.png", options.sweep, points))
     else:
         content = bench_overlap(chosen, machine, sampled=options.over_time, **common)

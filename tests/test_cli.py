@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -123,6 +124,97 @@ def test_json_and_out_are_as_promised(tmp_path, capsys):
     assert (tmp_path / "run.png").stat().st_size > 1000
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "a.npy", "b.npy", "c.npy", "run.html", "run.json", "run.png"]
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch):
+    """Whoever builds or simulates has seen too late that the input is bad."""
+    from t3hw.cosim import bench, dram_bench, overlap_cases, session, simulators
+
+    def too_late(*_arguments, **_options):
+        raise AssertionError("something is built or simulated")
+
+    monkeypatch.setattr(simulators, "build", too_late)
+    monkeypatch.setattr(simulators, "run", too_late)
+    for module in (bench, overlap_cases, dram_bench):
+        if hasattr(module, "node_verilog"):
+            monkeypatch.setattr(module, "node_verilog", too_late)
+    monkeypatch.setattr(session.RingSimulation, "__init__", too_late)
+
+
+MACHINE = Path(__file__).parents[1] / "sim" / "machines" / "paper.toml"
+ONE = ["--model", "T-NLG", "--sublayer", "OP", "--tp", "8"]
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ([], "choose cases by --model, --sublayer and --tp, or --all; models are Mega-GPT-2, T-NLG"),
+    (["--json", "x.json"], "choose cases by"),
+    (["--model", "BERT"], "no model 'BERT'; models are Mega-GPT-2, T-NLG, GPT-3, PALM, MT-NLG"),
+    (["--sublayer", "FC-3"], "no sublayer 'FC-3'; sublayers are OP, FC-2, FC-1, IP"),
+    ([*ONE, "--machine", "laptop"], "no machine 'laptop'; machines are paper"),
+    ([*ONE, "--machine", "missing.toml"], "missing.toml: No such file"),
+    ([*ONE, "--sweep", "voltage"],
+     "no sweep 'voltage'; sweeps are granularity, threshold, link, compute"),
+    (["--model", "T-NLG", "--tp", "3"], "T-NLG: tp must divide the 32 heads (2, 4, 8, 16, 32), not 3"),
+    (["--tp", "5"], "heads"),
+    (["--model", "T-NLG", "--tp", "0"], "at least 2, not 0"),
+    (["--model", "T-NLG", "--tp", "1"], "at least 2, not 1"),
+    ([*ONE, "--threshold", "33"], "threshold must be from 0 (none) to 32, the depth of the memory's "
+                                  "queue, not 33"),
+    (["--all", "--model", "T-NLG"], "--all leaves nothing to choose"),
+    (["--all", "--sublayer", "OP"], "--all leaves nothing to choose"),
+    (["--all", "--tp", "8"], "--all leaves nothing to choose"),
+    (["--all", "--tp", "0"], "--all leaves nothing to choose"),
+    ([*ONE, "--over-time", "T-NLG FC-2 TP 8"], "no case 'T-NLG FC-2 TP 8' is run; cases are T-NLG OP"),
+    ([*ONE, "--over-time", "T-NLG OP TP 8", "--sweep", "link"], "--sweep does not"),
+    ([*ONE, "--json", "no/such/folder/x.json"], "no such folder"),
+    ([*ONE, "--figures", str(MACHINE)], "paper.toml: File exists"),
+])
+def test_bench_overlap_refuses_before_anything_is_built(capsys, nothing_runs, arguments, message):
+    said = refused(capsys, "bench", "overlap", *arguments)
+    assert message in said
+    assert len(said.strip().splitlines()) == 1 and said.startswith("t3hw: ")
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--granularity", "0"], "at least 1, not 0"),
+    (["--threshold", "-1"], "at least 0, not -1"),
+    (["--jobs", "0"], "at least 1, not 0"),
+    (["--tp", "eight"], "eight"),
+])
+def test_bench_overlap_refuses_numbers_out_of_range(capsys, nothing_runs, arguments, message):
+    assert message in refused(capsys, "bench", "overlap", *ONE, *arguments)
+
+
+@pytest.mark.parametrize("field, value, message", [
+    ("units", "200", "units must be at most 128, not 200"),
+    ("read_streams", "12", "streams of loads must be a power of two of at most 16, not 12"),
+    ("latency_seconds", "1.0", "cycles of the link's latency must be at most 1024, not 5e+08"),
+    ("occupancy_thresholds", "[5, 10, 33, 0]", "threshold must be from 0 (none) to 32"),
+    ("intensity_boundaries", "[0.1, 0.2, 0.3]", "intensity_boundaries must fall"),
+    ("tile_rows", "120", "must be whole columns of 32 bytes in each of 64 channels, not 3.75"),
+    ("units", '"many"', "units must be an integer"),
+    ("timing", '"hbm9"', "hbm9"),
+])
+def test_a_machine_that_cannot_be_is_refused_before_anything_is_built(
+        capsys, nothing_runs, tmp_path, field, value, message):
+    text, count = re.subn(rf"(?m)^{field} = [^#\n]*", f"{field} = {value} ", MACHINE.read_text(), count=1)
+    assert count == 1
+    (tmp_path / "odd.toml").write_text(text)
+    said = refused(capsys, "bench", "overlap", *ONE, "--machine", str(tmp_path / "odd.toml"))
+    assert message in said
+    assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--memory", "sdram"], "sdram"),
+    (["--memory", "missing.toml"], "missing.toml"),
+    (["--json", "no/such/folder/x.json"], "no such folder"),
+])
+def test_bench_memory_refuses_before_anything_is_built(capsys, nothing_runs, arguments, message):
+    said = refused(capsys, "bench", "memory", *arguments)
+    assert message in said
+    assert len(said.strip().splitlines()) == 1
 
 
 def children(process):

@@ -55,6 +55,10 @@ def bench_overlap(chosen, machine, *, granularity=1, threshold=None, check=False
     dict
         The report, as plain data, with ``records``, ``simulation`` and ``text``.
     """
+    names = [str(sublayer) for sublayer in chosen]
+    sampled = names[0] if sampled is None else sampled
+    if sampled not in names:
+        raise InputError(f"no case {sampled!r} is run; cases are {', '.join(names)}")
     start = time.monotonic()
     ran = []
     show = _show(start)
@@ -68,10 +72,6 @@ def bench_overlap(chosen, machine, *, granularity=1, threshold=None, check=False
     outcomes = run_cases(cases, jobs=jobs, fresh=fresh, on_done=on_done)
     elapsed = time.monotonic() - start
     records = [outcome.record for outcome in outcomes]
-    names = [str(record) for record in records]
-    sampled = names[0] if sampled is None else sampled
-    if sampled not in names:
-        raise InputError(f"no case {sampled!r} was run; cases are {', '.join(names)}")
     content = report(records, machine=machine)
     content["rows"] += [row.as_dict() for row in _speed(outcomes, elapsed if all(ran) else None)]
     return content | {

@@ -18,7 +18,7 @@ from t3hw.workloads.sublayers import Sublayer
 from .bench import node_verilog
 from .session import RingSimulation
 from .simulators import cache_directory
-from .sublayer_run import SublayerRun, run_sublayer, slice_config
+from .sublayer_run import SublayerRun, check_fits, run_sublayer, slice_config
 from .timeline import ACTIVITY, parse_trace
 
 __all__ = ["Case", "CaseOutcome", "run_cases", "loop_back"]
@@ -53,6 +53,11 @@ class Case:
         Of T3-MCA, 0 for none; None: by the intensity that the hardware measures.
     check : bool
         Whether to compare the results with the reference, bit for bit.
+
+    Raises
+    ------
+    InputError
+        For what cannot be, or the node cannot run.
     """
 
     sublayer: Sublayer
@@ -69,6 +74,9 @@ class Case:
             if value is not None and not 0 <= value <= depth:
                 raise InputError(f"threshold must be from 0 (none) to {depth}, the depth of the "
                                  f"memory's queue, not {value}")
+        run = self.run
+        for part in (run.baseline, run.t3):
+            check_fits(part, slice_config(self.machine, data_width=DATA_WIDTH))
 
     @property
     def run(self):

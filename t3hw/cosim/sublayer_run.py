@@ -13,14 +13,20 @@ from t3hw.runtime.device import Device
 from t3hw.runtime.relative_plan import relative_reduce_scatter
 from t3hw.runtime.traffic import TrafficEngines
 from t3hw.workloads.collectives import ring_all_gather_steps, ring_reduce_scatter_steps
+from t3hw.workloads.errors import InputError
 
 from .session import CycleLimit
 from .simulators import SimulatorError
 
-__all__ = ["Phase", "SublayerRun", "run_sublayer", "slice_config"]
+__all__ = ["Phase", "SublayerRun", "check_fits", "run_sublayer", "slice_config"]
 
 #: Parts of a cycle, and of a beat, in the GEMM engine's settings.
 _PARTS = 256
+
+#: What a traffic node has if it is not told otherwise, and what its registers take: engine's units,
+#: entries of the tables of stages and steps, beats of a load and of a collective's burst, streams.
+_UNITS, _STAGES, _STEPS = 128, 128, 64
+_BURST, _TILE, _STREAMS = 64, 256, 16
 
 #: Addresses that a node sends to its neighbour: behind all memory.
 _REMOTE_STAGING, _REMOTE_OUTPUT = 1 << 28, 1 << 29
@@ -121,6 +127,47 @@ def slice_config(machine, *, data_width=64, memory_bytes=1 << 21, tiles=16384, d
         outstanding_reads=16, outstanding_writes=16, burst_beats=16, producer_reads=512,
         memory="dram", dram=machine.memory_timing, memory_bytes=memory_bytes,
         link_credits=64, link_max_latency=max(4 * 1024 // beat_bytes, 1024))
+
+
+def check_fits(part, config):
+    """Refuse what the node cannot run, before anything is built.
+
+    Parameters
+    ----------
+    part : SublayerSlice
+        The sublayer.
+    config : NodeConfig
+        The node, of `slice_config`.
+
+    Raises
+    ------
+    InputError
+        If a number is beyond the node's limits.
+    """
+    where = f"{part.sublayer} on machine {part.machine.name}"
+    chunk_tiles = part.chunk_workgroups * part.wavefronts
+    for what, value, limit in (
+            ("units", part.units, _UNITS), ("stages", part.stages, _STAGES),
+            ("devices", part.devices, _STEPS), ("workgroups", part.workgroups, (1 << 16) - 1),
+            ("wavefronts", part.wavefronts, 1 << config.wf_width),
+            ("steps of a workgroup", part.steps, (1 << 16) - 1),
+            ("cycles of a step", part.step_cycles, ((1 << 24) - 1) / _PARTS),
+            ("beats that a step loads", max(part.step_read_beats), ((1 << 16) - 1) / _PARTS - 1),
+            ("cycles of a beat on the link", part.link_interval[0], (1 << 16) - 1),
+            ("cycles of a header on the link", part.header_interval[0], (1 << 16) - 1),
+            ("cycles of the link's latency", part.link_latency, config.link_max_latency),
+            ("tiles of the chunks to track", (part.devices - 1) * chunk_tiles, config.tiles),
+            ("simulated bytes of memory", part.memory_map(config.beat_bytes).bytes,
+             config.memory_bytes)):
+        if value > limit:
+            raise InputError(f"{where}: {what} must be at most {limit:g}, not {value:g}")
+    for what, value, limit in (
+            ("beats of a load", part.read_burst_beats, _BURST),
+            ("streams of loads", part.read_streams, _STREAMS),
+            ("beats of a wavefront's tile", part.tile_beats, _TILE),
+            ("beats of a workgroup's tile", part.workgroup_beats, _BURST)):
+        if value > limit or value & value - 1:
+            raise InputError(f"{where}: {what} must be a power of two of at most {limit}, not {value}")
 
 
 def run_sublayer(session, run):

@@ -51,7 +51,7 @@ class FloatAdder(wiring.Component):
     a, b : In(float_layout(exponent, mantissa))
         Operands.
     format : In(range(len(formats)))
-        Which of ``formats`` the operands have, and the result.
+        Which of ``formats`` the operands have, and the result; not there if there is one only.
     keep : In(1)
         The result is ``b`` bit for bit, a NaN's payload included, whatever ``a`` is.
     o : Out(float_layout(exponent, mantissa))
@@ -80,11 +80,13 @@ class FloatAdder(wiring.Component):
         self._mantissa = mantissa
         self._formats = formats
         layout = float_layout(exponent, mantissa)
+        # A port of no bits is none that every tool takes.
+        choice = {"format": In(range(len(formats)))} if len(formats) > 1 else {}
         super().__init__({
             "enable": In(1),
             "a": In(layout),
             "b": In(layout),
-            "format": In(range(len(formats))),
+            **choice,
             "keep": In(1),
             "o": Out(layout),
         })
@@ -101,6 +103,8 @@ class FloatAdder(wiring.Component):
 
         def register(name, value):
             """``value`` one enabled cycle later."""
+            if not len(value):
+                return value
             signal = Signal(value.shape(), name=name, reset_less=True)
             with m.If(self.enable):
                 m.d.sync += signal.eq(value)
@@ -125,18 +129,20 @@ class FloatAdder(wiring.Component):
             return any_of(is_format(number, index) & (exponent[:width] == (1 << width) - 1 - below)
                           for index, (width, _) in enumerate(formats))
 
+        format_ = self.format if len(formats) > 1 else C(0, 0)
+
         # Stage 1: the operand of larger magnitude becomes `big`, so the difference is never
         # negative and only `small` needs aligning. Ignored mantissa bits may decide only between
         # equals. With an infinity, a NaN or `keep` the small one counts as nothing: `big` then runs
         # through all stages unchanged, because a lone operand needs no rounding. Comparing by `<`,
         # as that is one carry chain; Yosys builds `>` from it and a test for equality.
         a, b = self.a, self.b
-        live = Cat(any_of(is_format(self.format, index) for index, (_, width) in enumerate(formats)
+        live = Cat(any_of(is_format(format_, index) for index, (_, width) in enumerate(formats)
                           if bit >= mantissa - width) for bit in range(mantissa))
         swap = wire("swap", self.keep
                     | (Cat(a.mantissa, a.exponent) < Cat(b.mantissa, b.exponent)))
-        special_a = wire("special_a", is_special(a.exponent, self.format))
-        special_b = wire("special_b", is_special(b.exponent, self.format))
+        special_a = wire("special_a", is_special(a.exponent, format_))
+        special_b = wire("special_b", is_special(b.exponent, format_))
         drop = wire("drop", self.keep | special_a | special_b)
         normal_a = wire("normal_a", a.exponent.any())
         normal_b = wire("normal_b", b.exponent.any())
@@ -160,7 +166,7 @@ class FloatAdder(wiring.Component):
         special_1 = register("special_1", (special_a | special_b) & ~self.keep)
         opposite_infinities_1 = register("opposite_infinities_1", special_a & special_b & subtract)
         keep_1 = register("keep_1", self.keep)
-        format_1 = register("format_1", self.format)
+        format_1 = register("format_1", format_)
 
         # Stage 2: align `small`, complement it to subtract. The low two bits are below the
         # mantissa. From far below it is nothing: not even a quarter of the last place, also of the

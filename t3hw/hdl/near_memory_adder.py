@@ -143,8 +143,9 @@ class NearMemoryAdder(wiring.Component):
                 adder.a.eq(operands[0]),
                 adder.b.eq(operands[1]),
                 adder.keep.eq(kept),
-                adder.format.eq(_choose(dtypes[1], names, range(len(names)))),
             ]
+            if len(names) > 1:
+                m.d.comb += adder.format.eq(_choose(dtypes[1], names, range(len(names))))
             for name in names:
                 results[name, lane] = _narrow(adder.o, name)
         names = self._lane_dtypes[1]

@@ -25,6 +25,9 @@ DESIGNS = {
               "touch_bytes": 64},
 }
 DESIGNS["least traffic"] = DESIGNS["least"] | {"traffic": True}
+# One floating-point type: its adders have no format to choose, those of 32 bits no lower lane.
+DESIGNS["least half"] = DESIGNS["least"] | {"dtypes": ("float16",)}
+DESIGNS["least single"] = DESIGNS["least"] | {"dtypes": ("float32",)}
 
 
 @pytest.fixture(scope="module", params=DESIGNS)

@@ -5,6 +5,7 @@ import random
 import ml_dtypes
 import numpy
 import pytest
+from amaranth.back import verilog
 from amaranth.sim import Simulator
 
 from t3hw.hdl.float_adder import FloatAdder
@@ -95,6 +96,7 @@ def run(dut, vectors, stall=lambda: False):
     async def bench(ctx):
         position = 0
         a, b, o = dut.a.as_value(), dut.b.as_value(), dut.o.as_value()
+        ports = [a, b, dut.keep, *([dut.format] if "format" in dut.signature.members else [])]
         while position < len(vectors) + dut.latency:
             if stall():
                 ctx.set(dut.enable, 0)
@@ -104,7 +106,7 @@ def run(dut, vectors, stall=lambda: False):
             if position >= dut.latency:
                 results.append(ctx.get(o))
             if position < len(vectors):
-                for port, value in zip((a, b, dut.keep, dut.format), vectors[position]):
+                for port, value in zip(ports, vectors[position]):
                     ctx.set(port, value)
             ctx.set(dut.enable, 1)
             await ctx.tick()
@@ -218,6 +220,14 @@ def test_formats_that_share_an_adder(wide, formats, seed):
     dut = FloatAdder(exponent=wide[0], mantissa=wide[1], formats=formats)
     results = run(dut, vectors, stall=lambda: rng.random() < 0.2)
     check(vectors, results, formats, wide, f"seed {seed}")
+
+
+@pytest.mark.parametrize("formats", [None, [(5, 10)], [(3, 4)]])
+def test_one_format_needs_no_port_to_choose_it(formats):
+    dut = FloatAdder(exponent=5, mantissa=10, formats=formats)
+    assert "format" not in dut.signature.members
+    text = verilog.convert(dut, emit_src=False)
+    assert "[-1:0]" not in text
 
 
 @pytest.mark.parametrize("values, name", [
