@@ -209,6 +209,22 @@ def test_an_access_of_the_other_direction_does_not_starve(write):
     assert came < 20 + 2 * TURN_LIMIT
 
 
+@pytest.mark.parametrize("write, slow", [
+    (0, {"t_wtr_s": "200 tCK", "t_wtr_l": "200 tCK"}), (1, {"read_latency": 128, "turnaround": 32})],
+    ids=["read", "write"])
+def test_nor_where_a_change_of_direction_takes_longer_than_its_limit(write, slow):
+    """All go to one row, and the change back must not come before the change has served anyone."""
+    timing = SMALL.replace(t_refi="30 us", clock_ratio=1, **slow)
+    change = timing.tRTW if write else timing.write_to_read_l
+    assert change > 2 * TURN_LIMIT
+    others = [Access(write=1 - write, address=4 * (number % 15), strobe=ALL)
+              for number in range(300)]
+    late = Access(write=write, address=4 * 15, source=LINK, strobe=ALL)
+    reads, commits, *_ = run(PLAIN.replace(dram=timing), others[:20] + [late] + others[20:])
+    came, = (cycle for cycle, answer in reads + commits if answer.source.value == LINK)
+    assert came < 20 * timing.tCCD_L + 2 * TURN_LIMIT + change
+
+
 def test_updates_are_column_commands_of_their_own():
     accesses = [Access(write=1, address=4 * number, strobe=ALL, add=0b11 * (number % 2))
                 for number in range(8)]
