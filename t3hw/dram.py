@@ -137,8 +137,6 @@ class DramTiming:
             ("t_rrd_l", ("t_rrd_s",)),
             ("t_faw", ("t_rrd_s",)),
             ("t_wtr_l", ("t_wtr_s",)),
-            # A refresh must leave time for a row.
-            ("t_refi", ("t_rfc", "t_rc")),
         ]
         if self.bank_hash:
             at_least.append(("rows", ("bank_groups", "banks")))
@@ -150,6 +148,17 @@ class DramTiming:
                 sign = " * " if product else " + "
                 raise DramError(f"{name} must be at least {sign.join(parts)} ({values}), "
                                 f"not {getattr(self, name)!r}")
+
+        # An access must go between any two refreshes. The second is due at its time however late the
+        # first was, which waited for a row that had just been opened or written. One cycle is the
+        # access's own, and one is for a change of direction.
+        close = max(self.tRC, max(self.tRAS, self.write_to_precharge) + self.tRP)
+        least = close + self.tRFC + self.tRCD + 2
+        if self.tREFI < least:
+            raise DramError(
+                f"t_refi must be at least {least} controller cycles, {close} to close a row, "
+                f"t_rfc, t_rcd and 2 (t_rfc = {self.t_rfc!r}, t_rcd = {self.t_rcd!r}), "
+                f"not {self.t_refi!r}")
 
     def _amount(self, name):
         return self.clocks(name) if name in _TIMES else getattr(self, name)

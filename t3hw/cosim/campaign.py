@@ -33,9 +33,11 @@ def main(arguments=None):
                         help="simulations at a time (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the simulations' files")
+    parser.add_argument("--dram", action="store_true",
+                        help="rings whose memory is a DRAM, where a seed's ring has one")
     options = parser.parse_args(arguments)
     simulators = SIMULATORS if options.simulator == "both" else (options.simulator,)
-    campaign = _Campaign(simulators, options.keep)
+    campaign = _Campaign(simulators, options.keep, options.dram)
     start = time.monotonic()
     seeds = range(options.seed, options.seed + options.runs)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
@@ -68,8 +70,9 @@ def main(arguments=None):
 class _Campaign:
     """Builds each ring once, and runs cases on them from several threads."""
 
-    def __init__(self, simulators, keep):
+    def __init__(self, simulators, keep, dram):
         self._simulators = simulators
+        self._dram = dram
         self._keep = keep
         self._builds = {}
         self._building = collections.defaultdict(threading.Lock)
@@ -88,7 +91,7 @@ class _Campaign:
 
     def run(self, seed):
         """One case, on all simulators that it is for."""
-        case = draw_case(seed)
+        case = draw_case(seed, dram=self._dram)
         simulators = self._simulators
         if len(simulators) > 1 and seed % QUICK_EVERY:
             simulators = simulators[:1]

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from ..config import DTYPE_BYTES, NodeConfig
+from ..dram import DramTiming
 from ..runtime.plan import Plan, PlanError, ring_reduce_scatter
 from ..workloads import random_operands
 from ..workloads.gemm import Gemm, producer_writes
 from .ring_run import Settings, player_bursts, run_plan
 from .script import write_script
 
-__all__ = ["QUICK_EVERY", "RINGS", "Case", "Outcome", "draw_case", "run_case"]
+__all__ = ["DRAM_RINGS", "QUICK_EVERY", "RINGS", "Case", "Outcome", "draw_case", "run_case"]
 
 _AXI = NodeConfig(
     name="axi-small", data_width=64, memory="axi", memory_bytes=1 << 17, memory_outstanding=16,
@@ -34,6 +35,22 @@ _WIDE = NodeConfig(
 RINGS = (
     (NodeConfig.preset("tiny"), 3), (NodeConfig.preset("small"), 4), (_AXI, 2), (_WIDE, 6),
     (NodeConfig.preset("tiny"), 8), (_AXI, 5), (NodeConfig.preset("small"), 7))
+
+_HBM2 = DramTiming.preset("hbm2")
+#: Small pages and frequent refreshes, so that small outputs see conflicts and refreshes, too.
+_BUSY = {"page_bytes": 64, "t_refi": "0.7 us"}
+
+#: Rings with the time and the order of a DRAM, for the rings that a seed would else run on.
+DRAM_RINGS = {
+    RINGS[number]: RINGS[number][0].replace(
+        name=f"{RINGS[number][0].name}-{dram.name}-{dram.window}", memory="dram", dram=dram)
+    for number, dram in (
+        (0, _HBM2.replace(window=2, **_BUSY)),
+        (1, _HBM2.replace(window=5, **_BUSY)),
+        (2, DramTiming.preset("ddr3").replace(window=16, page_bytes=256)),
+        (3, DramTiming.preset("ddr4").replace(window=16, page_bytes=128)),
+        (4, _HBM2.replace(window=5, mapping="bank row column group", bank_hash=False, **_BUSY)),
+        (5, _HBM2))}
 
 #: Cases whose seed is a multiple of this are small enough for an interpreting simulator.
 QUICK_EVERY = 6
@@ -151,8 +168,8 @@ class Outcome:
     timing: tuple = ()
 
 
-def draw_case(seed):
-    """The case of a seed."""
+def draw_case(seed, *, dram=False):
+    """The case of a seed; with ``dram`` on a ring of `DRAM_RINGS` where there is one."""
     rng = random.Random(seed)
     quick = seed % QUICK_EVERY == 0
     # An interpreter needs a second for a thousand cycles of these.
@@ -168,14 +185,24 @@ def draw_case(seed):
             continue
     slow = 1 if quick else 4
     policy = rng.choice(("ROUND_ROBIN", "COMPUTE_FIRST", "MCA"))
-    # From a generator of its own, so that all else of a seed stays as it was.
+    # From generators of their own, so that all else of a seed stays as it was.
     threshold = random.Random(f"threshold {seed}").choice((None, 1, 5, 20))
+    later = random.Random(f"later {seed}")
+    if dram:
+        config = DRAM_RINGS.get((config, devices), config)
+    depth = config.dram.window if config.dram else 1 << 16
+    link = {}
+    if dram or later.random() < 0.3:
+        # Fractions of a cycle, and a time of its own for headers.
+        link = {"link_fraction": later.choice((0, 1, 0x8000, 0xFFFF, later.randrange(1 << 16))),
+                "link_header_interval": later.choice((None, 0, 1, 1.5, 3))}
     return Case(
         seed=seed, config=config, devices=devices, arguments=arguments, overlap=overlap,
         k=rng.randint(1, 3 * devices),
         specials=rng.choice((0, 0, 0, 0.05, 0.5)) if arguments["dtype"] != "int32" else 0,
         settings=Settings(
-            policy=policy, threshold=threshold if policy == "MCA" else None,
+            policy=policy, **link,
+            threshold=min(threshold, depth) if policy == "MCA" and threshold else None,
             starvation_limit=rng.choice((0, 1, 20, 300)),
             memory_latency=rng.choice((0, 3, rng.randint(0, 16 * slow))),
             link_latency=rng.choice((0, 5, rng.randint(0, 16 * slow))),

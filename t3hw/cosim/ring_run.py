@@ -22,6 +22,10 @@ class Settings:
         With MCA, the memory's occupancy from which on communication is held back; None: as measured.
     memory_latency, link_latency, link_interval : int
         Cycles; see the registers of these names.
+    link_fraction : int
+        What is added to ``link_interval``, in 1/65536 cycle.
+    link_header_interval : float or None
+        Cycles a header word; None: as a beat.
     """
 
     policy: str = "ROUND_ROBIN"
@@ -30,6 +34,8 @@ class Settings:
     memory_latency: int = 0
     link_latency: int = 0
     link_interval: int = 1
+    link_fraction: int = 0
+    link_header_interval: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,7 +109,8 @@ def run_plan(session, plan, scripts, settings, overlap=True, *, timeout=1_000_00
                         threshold=settings.threshold)
         if session.config.memory == "builtin":
             node.set_memory_latency(settings.memory_latency)
-        node.set_link(latency=settings.link_latency, interval=settings.link_interval)
+        node.set_link(latency=settings.link_latency, header_interval=settings.link_header_interval,
+                      interval=settings.link_interval + settings.link_fraction / 65536)
         node.program(device_plan)
     for _run in range(runs):
         for node in nodes:

@@ -47,7 +47,8 @@ class DramScheduler(wiring.Component):
     * *Direction*: it changes to one in which there is work, when there is no access of the current
       one at all; when there is none whose row is open, and the others fill `TURN_SHARE` of the
       window, or it has been so for as long as it takes to open a row; when there has been work for
-      `TURN_LIMIT` cycles; and for an old access.
+      `TURN_LIMIT` cycles, and the current one has been served since it changed; and for an old
+      access.
     * *Age*: an access that has waited for `AGE_LIMIT` cycles is old. Its bank serves no access of
       another row that is not old itself, so it waits for a bounded time.
 
@@ -202,7 +203,7 @@ class DramScheduler(wiring.Component):
         ]
 
         self._turn(m, writing=writing, direction=direction, valid=valid & ~outside, work=work,
-                   old=old)
+                   old=old, served=issued_bank.any())
 
         # A free slot, the lowest.
         free = Signal(window)
@@ -292,12 +293,13 @@ class DramScheduler(wiring.Component):
 
         return m
 
-    def _turn(self, m, *, writing, direction, valid, work, old):
+    def _turn(self, m, *, writing, direction, valid, work, old, served):
         """When the direction changes."""
         window = self._timing.window
         here = Signal(window)
         there = Signal(window)
         due = Signal(range(TURN_LIMIT + 1))
+        useful = Signal()
         many = Signal()
         turn = Signal()
         others = Signal(range(window + 1))
@@ -312,7 +314,8 @@ class DramScheduler(wiring.Component):
             turn.eq(there.any() & (
                 ~(valid & direction).any()
                 | ~here.any() & (many | (waited == patience))
-                | (due == TURN_LIMIT)
+                # A change that serves nobody would start the time from write to read again.
+                | (due == TURN_LIMIT) & useful
                 | (there & old).any() & ~(here & old).any())),
         ]
         with m.If(here.any() | turn):
@@ -323,6 +326,10 @@ class DramScheduler(wiring.Component):
             m.d.sync += [
                 writing.eq(~writing),
                 due.eq(0),
+                useful.eq(0),
             ]
-        with m.Elif(there.any() & (due != TURN_LIMIT)):
-            m.d.sync += due.eq(due + 1)
+        with m.Else():
+            m.d.sync += [
+                due.eq(due + (there.any() & (due != TURN_LIMIT))),
+                useful.eq(useful | served),
+            ]

@@ -2,6 +2,7 @@
 
 import collections
 import random
+import re
 
 import pytest
 from dram_rules import (ACTIVATE, PRECHARGE, READ, UPDATE, WRITE, beat_at, beats_of, check_rules,
@@ -11,7 +12,7 @@ from memory_agents import (BFLOAT16, DMA, FLOAT16, FLOAT32, INT32, LINK, MEMORY_
                            plain_commit, plain_read, random_access, sender, simulate, wait_until)
 
 from t3hw.config import NodeConfig
-from t3hw.dram import DramTiming
+from t3hw.dram import DramError, DramTiming
 from t3hw.hdl.dram_memory import DramMemory
 from t3hw.hdl.dram_scheduler import AGE_LIMIT, TURN_LIMIT
 from t3hw.hdl.memory_controller import MemoryController
@@ -207,6 +208,42 @@ def test_an_access_of_the_other_direction_does_not_starve(write):
     reads, commits, *_ = run(PLAIN.replace(dram=timing), accesses)
     came, = (cycle for cycle, answer in reads + commits if answer.source.value == LINK)
     assert came < 20 + 2 * TURN_LIMIT
+
+
+@pytest.mark.parametrize("write, slow", [
+    (0, {"t_wtr_s": "200 tCK", "t_wtr_l": "200 tCK"}), (1, {"read_latency": 128, "turnaround": 32})],
+    ids=["read", "write"])
+def test_nor_where_a_change_of_direction_takes_longer_than_its_limit(write, slow):
+    """All go to one row, and the change back must not come before the change has served anyone."""
+    timing = SMALL.replace(t_refi="30 us", clock_ratio=1, **slow)
+    change = timing.tRTW if write else timing.write_to_read_l
+    assert change > 2 * TURN_LIMIT
+    others = [Access(write=1 - write, address=4 * (number % 15), strobe=ALL)
+              for number in range(300)]
+    late = Access(write=write, address=4 * 15, source=LINK, strobe=ALL)
+    reads, commits, *_ = run(PLAIN.replace(dram=timing), others[:20] + [late] + others[20:])
+    came, = (cycle for cycle, answer in reads + commits if answer.source.value == LINK)
+    assert came < 20 * timing.tCCD_L + 2 * TURN_LIMIT + change
+
+
+@pytest.mark.parametrize("changes", [
+    # Cycles are clocks; it takes longer to change than there is time between refreshes; one that rounds
+    # everything up.
+    {"clock_ratio": 1, "t_rfc": "20 ns"},
+    {"clock_ratio": 1, "t_rfc": "20 ns", "t_wtr_s": "60 ns", "t_wtr_l": "190 ns"},
+    {"clock_ratio": 16, "t_rcd": "1 ns", "t_rp": "1 ns", "t_ras": "2 ns", "t_rc": "3 ns",
+     "t_rfc": "1 ns", "t_rtp": "1 ns"}])
+def test_accesses_go_on_with_refreshes_as_often_as_they_may_come(changes):
+    timing = SMALL.replace(t_refi="50 us", **changes)
+    least = int(re.search("least ([0-9]+) controller cycles", str(pytest.raises(
+        DramError, timing.replace, t_refi="1 tCK").value))[1])
+    timing = timing.replace(t_refi=f"{least * timing.clock_ratio} tCK")
+    config = PLAIN.replace(dram=timing)
+    rng = random.Random(least)
+    beats = [beat(config, number) for number in range(0, 64, 3)]
+    accesses = [random_access(rng, config, beats, [INT32]) for _ in range(80)]
+    reads, commits, errors, *_ = run(config, accesses)
+    check(config, accesses, reads, commits, errors)
 
 
 def test_updates_are_column_commands_of_their_own():

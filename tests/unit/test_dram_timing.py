@@ -89,8 +89,15 @@ def test_the_updates_delay_follows_its_factor():
     ({"t_rrd_l": "3 ns"}, "t_rrd_l must be at least t_rrd_s (t_rrd_s = '4 ns'), not '3 ns'"),
     ({"t_faw": "3.9 ns"}, "t_faw must be at least t_rrd_s (t_rrd_s = '4 ns'), not '3.9 ns'"),
     ({"t_wtr_l": "5 tCK"}, "t_wtr_l must be at least t_wtr_s (t_wtr_s = '6 ns'), not '5 tCK'"),
-    ({"t_refi": "260 ns"}, "t_refi must be at least t_rfc + t_rc (t_rfc = '260 ns', "
-                           "t_rc = '47 ns'), not '260 ns'"),
+    # 17 + 7 cycles to close a row, 130, 7 and 2.
+    ({"t_refi": "325 ns"}, "t_refi must be at least 163 controller cycles, 24 to close a row, t_rfc, "
+                           "t_rcd and 2 (t_rfc = '260 ns', t_rcd = '14 ns'), not '325 ns'"),
+    # Rounded down it is 0.
+    ({"t_refi": "1 ns"}, "t_refi must be at least 163 controller cycles, 24 to close a row, t_rfc, "
+                         "t_rcd and 2 (t_rfc = '260 ns', t_rcd = '14 ns'), not '1 ns'"),
+    ({"t_rc": "60 ns", "t_refi": "337 ns"},
+     "t_refi must be at least 169 controller cycles, 30 to close a row, t_rfc, t_rcd and 2 "
+     "(t_rfc = '260 ns', t_rcd = '14 ns'), not '337 ns'"),
     ({"page_bytes": 16}, "page_bytes must be at least column_bytes (column_bytes = 32), not 16"),
     ({"rows": 8, "bank_hash": True}, "rows must be at least bank_groups * banks (bank_groups = 4, "
                                      "banks = 4), not 8"),
@@ -103,7 +110,7 @@ def test_contradictions(changes, message):
 
 @pytest.mark.parametrize("changes", [
     {"t_ras": "20 ns"}, {"t_rc": "47.0 ns"}, {"t_ccd_l": "2 ns"}, {"t_rrd_l": "4 tCK"},
-    {"t_faw": "4 ns"}, {"t_wtr_l": "6 tCK"}, {"t_refi": "307 ns"}, {"page_bytes": 32},
+    {"t_faw": "4 ns"}, {"t_wtr_l": "6 tCK"}, {"t_refi": "326 ns"}, {"page_bytes": 32},
     {"rows": 16}, {"rows": 8, "bank_hash": False}])
 def test_the_limits_themselves_are_accepted(changes):
     HBM2.replace(**changes)
