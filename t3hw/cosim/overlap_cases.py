@@ -145,8 +145,8 @@ def _fingerprint(machine):
     text, _ = node_verilog(config, traffic=True)
     package = Path(__file__).parents[1]
     sources = [*(package / "cosim").glob("*.py"), *(package / "cosim" / "verilog").glob("*.sv"),
-               *(package / "perf").glob("*.py"), *(package / "runtime").glob("*.py"),
-               *(package / "workloads").glob("*.py")]
+               *(path for folder in ("perf", "reference", "runtime", "workloads")
+                 for path in (package / folder).glob("*.py"))]
     digest = hashlib.sha256(text.encode())
     for source in sorted(sources):
         digest.update(source.read_bytes())
