@@ -112,29 +112,30 @@ def test_the_seed_decides_the_data_and_nothing_else():
 
 
 @pytest.mark.parametrize("job, arguments, run, message", [
-    (jobs.with_wrong_seed, (), {}, "baseline, device 0, position 4: .* of 512 elements are wrong"),
+    (jobs.with_wrong_seed, (), {}, "baseline, device 0, position 4: .* of 128 elements are wrong"),
     # Rounding shows it: a sum of floats in another order is another.
-    (jobs.with_wrong_order, (), {}, "baseline, device 0, position 4: .* of 512 elements are wrong"),
+    (jobs.with_wrong_order, (), {}, "baseline, device 0, position 4: .* of 128 elements are wrong"),
     (jobs.with_wrong_order, (), {"dtype": "bfloat16"}, "elements are wrong"),
     (jobs.with_one_count_too_many, ("dram_reads",), {}, "gemm, device 0: reads of .* counted as"),
     (jobs.with_one_count_too_many, ("dram_updates",), {}, "gemm, device 0: writes of .* counted as"),
-    (jobs.with_a_closed_region, (), {}, "t3, device 0"),
-    (run_sublayer, (), {"max_cycles": 100}, "device 0 is not done after 100 cycles"),
+    # The plan is never done; the message says what the node had against it.
+    (jobs.with_a_closed_region, (), {"max_cycles": 5000},
+     "device 0 is not done after 5000 cycles; errors: REFUSED_PACKET"),
 ])
 def test_what_is_wrong_is_found(job, arguments, run, message):
-    run = small_run(4, **run)
+    run = small_run(4, size=64, **run)
     with pytest.raises(SimulatorError, match=message):
         simulation().run(job, run, *arguments, cycles=LIMIT)
 
 
 def test_integers_add_in_any_order():
     """The counterpart of the wrong order that is found: nothing but the order was wrong."""
-    simulation().run(jobs.with_wrong_order, small_run(4, dtype="int32"), cycles=LIMIT)
+    simulation().run(jobs.with_wrong_order, small_run(4, size=64, dtype="int32"), cycles=LIMIT)
 
 
 def test_a_run_that_is_not_done_in_time_says_so():
-    with pytest.raises(CycleLimit):
-        simulation().run(run_sublayer, small_run(4, max_cycles=100), cycles=LIMIT)
+    with pytest.raises(CycleLimit, match="device 0 is not done after 100 cycles; errors: none"):
+        simulation().run(run_sublayer, small_run(4, size=64, max_cycles=100), cycles=LIMIT)
 
 
 def test_one_node_whose_link_comes_back_is_as_each_of_a_ring():
