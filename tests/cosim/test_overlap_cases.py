@@ -7,6 +7,7 @@ import threading
 import pytest
 from small_sublayer import MACHINE
 
+from t3hw.cli import BAD_INPUT, OK, main
 from t3hw.cosim import overlap_bench, overlap_cases
 from t3hw.cosim.overlap_bench import bench_overlap, sweep_overlap
 from t3hw.cosim.overlap_cases import Case, CaseOutcome, run_cases
@@ -244,3 +245,42 @@ def test_a_sweep_runs_each_value_and_says_where_it_is(stub, monkeypatch):
     assert [point.value for point in sweep_overlap("compute", chosen, MACHINE)] == [flops]
     with pytest.raises(InputError, match="sweeps are granularity, threshold, link, compute"):
         sweep_overlap("granularities", chosen, MACHINE)
+
+
+def test_the_command_line_shows_and_writes_what_was_measured(stub, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["bench", "overlap", "--model", "t-nlg", "--tp", "8", "--granularity", "3",
+                 "--threshold", "0", "--jobs", "1", "--json", str(tmp_path / "overlap.json")]
+    assert main(arguments) == OK
+    captured = capsys.readouterr()
+    assert sorted(stub.ran) == ["T-NLG FC-2 TP 8", "T-NLG IP TP 8", "T-NLG OP TP 8"]
+    for name in ("OP", "FC-2", "FC-1", "IP"):
+        assert captured.out.count(f"T-NLG {name} TP 8") >= 1
+        assert f"T-NLG {name} TP 8: 5,000 cycles in 2 s" in captured.err
+    content = json.loads((tmp_path / "overlap.json").read_text())
+    assert (content["granularity"], content["threshold"], content["checked"]) == (3, 0, False)
+    assert [CaseRecord.from_dict(record).sublayer for record in content["records"]] == [
+        "OP", "FC-2", "FC-1", "IP"]
+    assert content["simulation"]["jobs"] == 1 and content["simulation"]["seconds"] > 0
+    assert main(arguments) == OK
+    captured = capsys.readouterr()
+    assert len(stub.ran) == 3
+    assert captured.err.count("as measured before") == 4
+    # What was taken over says nothing of how long all takes.
+    content = json.loads((tmp_path / "overlap.json").read_text())
+    assert content["simulation"]["seconds"] is None
+    assert main([*arguments, "--sweep", "granularity", "--figures", str(out)]) == OK
+    captured = capsys.readouterr()
+    content = json.loads((tmp_path / "overlap.json").read_text())
+    assert content["sweep"] == "granularity" and len(content["cases"]) == 4
+    assert [point["value"] for point in content["points"]] == [1, 4, 16, 64, 256]
+    assert captured.out.count("\n") >= 6
+    assert [path.name for path in out.iterdir()] == ["sweep-granularity.png"]
+
+
+def test_the_command_line_says_which_case_failed(stub, capsys, tmp_path):
+    stub.fails = {"T-NLG OP TP 8"}
+    assert main(["bench", "overlap", "--model", "T-NLG", "--sublayer", "op", "--tp", "8", "--json",
+                 str(tmp_path / "x.json")]) == BAD_INPUT
+    assert capsys.readouterr().err.splitlines()[-1] == "t3hw: T-NLG OP TP 8 is wrong"
+    assert not (tmp_path / "x.json").exists()
