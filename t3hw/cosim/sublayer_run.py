@@ -58,8 +58,8 @@ class SublayerRun:
     check : bool
         Whether to compare the results with the reference, bit for bit.
     align : int
-        Engines start in cycles that are multiples of this, so that what runs by itself, such as the
-        memory's refresh, is where it was for every other kernel.
+        Engines start in cycles that are multiples of this, after a refresh at rest, so that what runs
+        by itself is where it was for every other kernel. 1: as soon as they are set up.
     max_cycles : int
         Limit of each phase.
     """
@@ -335,7 +335,10 @@ class _Runner:
     def _start(self, kind):
         for node in self.nodes:
             node.clear_counters()
-        self.session.wait(-self.session.cycle % self.run.align)
+        if self.run.align > 1:
+            # First, a refresh closes the banks that setting up and reading back have left open.
+            rest = self.session.config.dram.tREFI
+            self.session.wait(rest + -(self.session.cycle + rest) % self.run.align)
         self.session.write_all(*self.engines[0].start_word(kind))
         return self.session.cycle
 
@@ -351,7 +354,9 @@ class _Runner:
 
         if not self.session.wait_until(all_raised, self.run.max_cycles):
             late = [str(device) for device, end in enumerate(ends) if end is None]
-            raise CycleLimit(f"device {', '.join(late)} is not done after {self.run.max_cycles} cycles")
+            seen = sorted({cause for node in self.nodes for cause in node.errors().causes})
+            raise CycleLimit(f"device {', '.join(late)} is not done after {self.run.max_cycles} cycles; "
+                             f"errors: {', '.join(seen) or 'none'}")
         return ends
 
     def _phase(self, name, kind, start, ends):

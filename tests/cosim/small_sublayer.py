@@ -15,7 +15,7 @@ from t3hw.workloads.sublayers import Model
 ALIGN = 2048
 
 MACHINE = Machine.preset().replace(
-    name="small", units=8, flops_per_clock=128, tile_rows=16, tile_columns=16, cache_bytes=1 << 16,
+    name="small", units=8, flops_per_clock=128, tile_rows=16, tile_columns=16, cache_bytes=72 << 10,
     memory_timing=DramTiming.preset("hbm2").replace(window=16, t_refi="4.096 us"),
     memory_bytes_per_second=16e9, link_bytes_per_second=3e9, link_latency_seconds=100e-9,
     compute_queue=16, communication_queue=16, occupancy_thresholds=(5, 10, 15, 0))

@@ -75,6 +75,58 @@ def test_a_block_takes_one_cycle_a_word(ring):
     assert (hundred - one, thousand - hundred) == (100, 1000)
 
 
+def start_together(session):
+    """Writes to all nodes; returns the cycles in which they began and ended."""
+    one, other = session.transports
+    # Whatever one of them has done before.
+    other.write32(0, 1)
+    cycles = []
+    for value in (42, 43):
+        before = session.cycle
+        session.write_all(0x8, value)
+        cycles += [before, session.cycle]
+        assert [port.read32(0x8) for port in session.transports] == [value] * 2
+    session.write_all(0x3C, 1)
+    assert one.interrupt and other.interrupt
+    # A node that refuses is named by the access, and none is left in the middle of one.
+    with pytest.raises(BusError, match="write at 0x00040 "):
+        session.write_all(0x40, 1)
+    session.write_all(0xC, 5)
+    assert [port.read32(0xC) for port in session.transports] == [5, 5]
+    one.write32(0x8, 50)
+    other.write32(0x8, 50)
+    return cycles
+
+
+def test_all_nodes_see_a_write_in_one_cycle(ring, tmp_path):
+    cycles = ring.run(start_together, trace_bin=16, directory=tmp_path)
+    first, second = ({int(line.split()[2]): int(line.split()[1])
+                      for line in (tmp_path / f"trace{device}.txt").read_text().splitlines()
+                      if line.startswith("F")} for device in range(2))
+    for index, value in enumerate((42, 43)):
+        assert cycles[2 * index] <= first[value] == second[value] <= cycles[2 * index + 1]
+    # One after the other takes longer, and the log shows it.
+    assert first[50] < second[50]
+
+
+def begin_and_go_on(session):
+    one, other = session.transports
+    before = session.cycle
+    one.begin_write(0x8, 7)
+    assert session.cycle == before
+    # What another node does meanwhile is not disturbed.
+    assert other.read32(0x8) == 0
+    one.end_write(0x8)
+    assert one.read32(0x8) == 7
+    one.begin_write(0x40, 7)
+    with pytest.raises(BusError, match="write at 0x00040 "):
+        one.end_write(0x40)
+
+
+def test_a_write_can_be_begun_and_ended_later(ring):
+    ring.run(begin_and_go_on)
+
+
 def wait_for_interrupt(session):
     port = session.transports[1]
     before = session.cycle

@@ -4,12 +4,15 @@ import dataclasses
 
 import pytest
 import sublayer_jobs as jobs
-from small_sublayer import ALIGN, CONFIG, small_run, simulation
+from small_sublayer import ALIGN, CONFIG, MACHINE, simulation, small_run
 
+from t3hw.cosim import overlap_cases
 from t3hw.cosim.loop_back_bench import compare
+from t3hw.cosim.overlap_cases import Case, run_case
 from t3hw.cosim.session import CycleLimit
 from t3hw.cosim.simulators import SimulatorError
 from t3hw.cosim.sublayer_run import run_sublayer
+from t3hw.perf.sublayer_slice import SublayerSlice
 
 LIMIT = 2_000_000
 PHASES = ["gemm", "reduce_scatter", "all_gather", "gemm_bypass", "t3", "t3_mca"]
@@ -91,6 +94,9 @@ def test_every_variant_is_right_and_moves_what_the_formulas_say(
         assert phase.cycles[0] >= engine - 2, name
         if not name.startswith("t3"):
             assert phase.cycles[0] <= engine + 2, name
+    # Of two devices the output pushes operands out of the cache, unless it bypasses it.
+    loads = [phases[name].engine[0]["read_beats"] for name in ("gemm", "gemm_bypass", "t3", "t3_mca")]
+    assert loads[0] == (18432 if devices == 2 else loads[1]) and len(set(loads[1:])) == 1
     # Overlapped, it is faster than one after the other.
     assert phases["t3"].cycles[0] < phases["gemm"].cycles[0] + phases["reduce_scatter"].cycles[0]
     policy = phases["t3_mca"].policy[0]
@@ -112,29 +118,61 @@ def test_the_seed_decides_the_data_and_nothing_else():
 
 
 @pytest.mark.parametrize("job, arguments, run, message", [
-    (jobs.with_wrong_seed, (), {}, "baseline, device 0, position 4: .* of 512 elements are wrong"),
+    (jobs.with_wrong_seed, (), {}, "baseline, device 0, position 4: .* of 128 elements are wrong"),
     # Rounding shows it: a sum of floats in another order is another.
-    (jobs.with_wrong_order, (), {}, "baseline, device 0, position 4: .* of 512 elements are wrong"),
+    (jobs.with_wrong_order, (), {}, "baseline, device 0, position 4: .* of 128 elements are wrong"),
     (jobs.with_wrong_order, (), {"dtype": "bfloat16"}, "elements are wrong"),
     (jobs.with_one_count_too_many, ("dram_reads",), {}, "gemm, device 0: reads of .* counted as"),
     (jobs.with_one_count_too_many, ("dram_updates",), {}, "gemm, device 0: writes of .* counted as"),
-    (jobs.with_a_closed_region, (), {}, "t3, device 0"),
-    (run_sublayer, (), {"max_cycles": 100}, "device 0 is not done after 100 cycles"),
+    # The plan is never done; the message says what the node had against it.
+    (jobs.with_a_closed_region, (), {"max_cycles": 5000},
+     "device 0 is not done after 5000 cycles; errors: REFUSED_PACKET"),
 ])
 def test_what_is_wrong_is_found(job, arguments, run, message):
-    run = small_run(4, **run)
+    run = small_run(4, size=64, **run)
     with pytest.raises(SimulatorError, match=message):
         simulation().run(job, run, *arguments, cycles=LIMIT)
 
 
 def test_integers_add_in_any_order():
     """The counterpart of the wrong order that is found: nothing but the order was wrong."""
-    simulation().run(jobs.with_wrong_order, small_run(4, dtype="int32"), cycles=LIMIT)
+    simulation().run(jobs.with_wrong_order, small_run(4, size=64, dtype="int32"), cycles=LIMIT)
 
 
 def test_a_run_that_is_not_done_in_time_says_so():
-    with pytest.raises(CycleLimit):
-        simulation().run(run_sublayer, small_run(4, max_cycles=100), cycles=LIMIT)
+    with pytest.raises(CycleLimit, match="device 0 is not done after 100 cycles; errors: none"):
+        simulation().run(run_sublayer, small_run(4, size=64, max_cycles=100), cycles=LIMIT)
+
+
+def test_a_case_becomes_a_record_with_its_run_over_time(monkeypatch):
+    monkeypatch.setattr(overlap_cases, "SAMPLE_CYCLES", 64)
+    sublayer = small_run(4).t3.sublayer
+    outcome = run_case(Case(sublayer=sublayer, machine=MACHINE, granularity=2, threshold=3, check=True),
+                       simulation())
+    record = outcome.record
+    assert (str(record), record.output_beats) == (str(sublayer), BEATS)
+    assert outcome.seconds > 0 and outcome.peak_bytes > 1 << 20
+    assert outcome.simulated_cycles > sum(record.cycles[name] for name in PHASES)
+    parts = {mode: SublayerSlice(sublayer=sublayer, machine=MACHINE, mode=mode).traffic
+             for mode in ("baseline", "t3")}
+    for variant, beats in record.beats.items():
+        expected = parts["baseline" if variant == "sequential" else "t3"]
+        assert beats == dataclasses.asdict(expected), variant
+    for variant in ("t3", "t3_mca"):
+        samples, beats = record.samples[variant], record.beats[variant]
+        assert record.gemm_cycles[variant] == samples.gemm_end <= record.cycles[variant]
+        assert len(samples.gemm_reads) == record.cycles[variant] // 64 + 1 or (
+            len(samples.gemm_reads) == record.cycles[variant] // 64 + 2)
+        assert sum(samples.gemm_writes) == beats["gemm_writes"]
+        assert sum(samples.incoming_updates) == beats["rs_writes"]
+        assert sum(samples.dma_reads) == beats["rs_reads"]
+        # A beat of the DMA engine is seen to be sent a few bins after it was read.
+        assert abs(sum(samples.gemm_reads) - beats["gemm_reads"]) < 0.1 * beats["gemm_reads"]
+        assert 0 < max(samples.occupancy) < 64
+        assert sum(record.counters[variant]["occupancy"]) > record.cycles[variant]
+    assert record.counters["t3_mca"]["threshold"] == 3
+    assert record.counters["t3"]["communication_holds"] == 0 < (
+        record.counters["t3_mca"]["communication_holds"])
 
 
 def test_one_node_whose_link_comes_back_is_as_each_of_a_ring():
