@@ -149,9 +149,9 @@ class DramTiming:
                 raise DramError(f"{name} must be at least {sign.join(parts)} ({values}), "
                                 f"not {getattr(self, name)!r}")
 
-        # An access must go between any two refreshes. The second is due at its time however late the
-        # first was, which waited for a row that had just been opened or written. One cycle is the
-        # access's own, and one is for a change of direction.
+        # An access must go between any two refreshes. The second is due at its time however late
+        # the first was, which waited for a row that had just been opened or written. One cycle is
+        # the access's own, and one is for a change of direction.
         close = max(self.tRC, max(self.tRAS, self.write_to_precharge) + self.tRP)
         least = close + self.tRFC + self.tRCD + 2
         if self.tREFI < least:

@@ -169,7 +169,8 @@ class Outcome:
 
 
 def draw_case(seed, *, dram=False):
-    """The case of a seed; with ``dram`` on a ring of `DRAM_RINGS` where there is one."""
+    """The case of a seed; with ``dram`` on a ring of `DRAM_RINGS` where there is one, and with links
+    that take fractions of a cycle."""
     rng = random.Random(seed)
     quick = seed % QUICK_EVERY == 0
     # An interpreter needs a second for a thousand cycles of these.
@@ -187,15 +188,14 @@ def draw_case(seed, *, dram=False):
     policy = rng.choice(("ROUND_ROBIN", "COMPUTE_FIRST", "MCA"))
     # From generators of their own, so that all else of a seed stays as it was.
     threshold = random.Random(f"threshold {seed}").choice((None, 1, 5, 20))
-    later = random.Random(f"later {seed}")
+    link = {}
     if dram:
         config = DRAM_RINGS.get((config, devices), config)
-    depth = config.dram.window if config.dram else 1 << 16
-    link = {}
-    if dram or later.random() < 0.3:
         # Fractions of a cycle, and a time of its own for headers.
+        later = random.Random(f"link {seed}")
         link = {"link_fraction": later.choice((0, 1, 0x8000, 0xFFFF, later.randrange(1 << 16))),
                 "link_header_interval": later.choice((None, 0, 1, 1.5, 3))}
+    depth = config.dram.window if config.dram else 1 << 16
     return Case(
         seed=seed, config=config, devices=devices, arguments=arguments, overlap=overlap,
         k=rng.randint(1, 3 * devices),

@@ -41,7 +41,7 @@ class TrafficRegisters(wiring.Component):
 
     Addresses, fields, access and reset values are those of `t3hw.registers.traffic_map`, limits
     those of `t3hw.registers.traffic`. Refused, with SLVERR and without effect, is what the map says.
-    A start waits for a read of memory that is under way.
+    A start, and a new address to read, wait for a read of memory that is under way.
 
     One write and one read are under way at a time. AW and W come in any order. Nothing is accepted
     during reset.
@@ -205,6 +205,8 @@ class TrafficRegisters(wiring.Component):
         starts_gemm = hits["GEMM_CONTROL"] & _field("GEMM_CONTROL", "start", word)
         starts_collective = hits["COLLECTIVE_CONTROL"] & _field("COLLECTIVE_CONTROL", "start", word)
         clears = _field("COLLECTIVE_CONTROL", "clear", word)
+        waits = (starts_gemm | starts_collective
+                 | Cat(hit for name, hit in hits.items() if name.startswith("READ_ADDRESS_")).any())
         refused = Signal()
         act = Signal()
         m.d.comb += [
@@ -224,7 +226,7 @@ class TrafficRegisters(wiring.Component):
                     | starts_collective & (any_busy | clears))
                 m.next = "ACT"
             with m.State("ACT"):
-                with m.If(~(starts_gemm | starts_collective) | ~self.reading):
+                with m.If(~waits | ~self.reading):
                     m.d.comb += act.eq(~refused)
                     m.next = "RESPOND"
             with m.State("RESPOND"):

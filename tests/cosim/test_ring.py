@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from t3hw.config import DTYPE_NAMES
-from t3hw.cosim.random_case import draw_case, run_case
+from t3hw.cosim.random_case import DRAM_RINGS, draw_case, run_case
 from t3hw.cosim.ring_run import Settings, run_plan
 from t3hw.cosim.script import write_script
 from t3hw.runtime.plan import ring_reduce_scatter
@@ -49,11 +49,12 @@ def test_special_numbers_in_the_input(tmp_path, dtype):
     run(jobs.simulation(), tmp_path, plan, gemm)
 
 
-@pytest.mark.parametrize("seed", [42, 126])
-def test_both_simulators_take_the_same_cycles(seed):
-    case = draw_case(seed)
-    assert (case.config, case.devices) == (jobs.TINY, jobs.DEVICES)
-    outcomes = [run_case(case, jobs.simulation(simulator=simulator))
+@pytest.mark.parametrize("seed, dram", [(42, False), (126, False), (6, True)])
+def test_both_simulators_take_the_same_cycles(seed, dram):
+    case = draw_case(seed, dram=dram)
+    config = DRAM_RINGS[jobs.TINY, jobs.DEVICES] if dram else jobs.TINY
+    assert (case.config, case.devices) == (config, jobs.DEVICES)
+    outcomes = [run_case(case, jobs.simulation(config, simulator=simulator))
                 for simulator in ("verilator", "icarus")]
     assert outcomes[0].problems == outcomes[1].problems == (), case
     assert outcomes[0].timing == outcomes[1].timing, case

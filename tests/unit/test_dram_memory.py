@@ -211,8 +211,8 @@ def test_an_access_of_the_other_direction_does_not_starve(write):
 
 
 @pytest.mark.parametrize("write, slow", [
-    (0, {"t_wtr_s": "200 tCK", "t_wtr_l": "200 tCK"}), (1, {"read_latency": 128, "turnaround": 32})],
-    ids=["read", "write"])
+    (0, {"t_wtr_s": "200 tCK", "t_wtr_l": "200 tCK"}),
+    (1, {"read_latency": 128, "turnaround": 32})], ids=["read", "write"])
 def test_nor_where_a_change_of_direction_takes_longer_than_its_limit(write, slow):
     """All go to one row, and the change back must not come before the change has served anyone."""
     timing = SMALL.replace(t_refi="30 us", clock_ratio=1, **slow)
@@ -227,8 +227,8 @@ def test_nor_where_a_change_of_direction_takes_longer_than_its_limit(write, slow
 
 
 @pytest.mark.parametrize("changes", [
-    # Cycles are clocks; it takes longer to change than there is time between refreshes; one that rounds
-    # everything up.
+    # Cycles are clocks; a change of direction takes longer than from refresh to refresh; everything
+    # is rounded up.
     {"clock_ratio": 1, "t_rfc": "20 ns"},
     {"clock_ratio": 1, "t_rfc": "20 ns", "t_wtr_s": "60 ns", "t_wtr_l": "190 ns"},
     {"clock_ratio": 16, "t_rcd": "1 ns", "t_rp": "1 ns", "t_ras": "2 ns", "t_rc": "3 ns",

@@ -90,11 +90,13 @@ def test_the_updates_delay_follows_its_factor():
     ({"t_faw": "3.9 ns"}, "t_faw must be at least t_rrd_s (t_rrd_s = '4 ns'), not '3.9 ns'"),
     ({"t_wtr_l": "5 tCK"}, "t_wtr_l must be at least t_wtr_s (t_wtr_s = '6 ns'), not '5 tCK'"),
     # 17 + 7 cycles to close a row, 130, 7 and 2.
-    ({"t_refi": "325 ns"}, "t_refi must be at least 163 controller cycles, 24 to close a row, t_rfc, "
-                           "t_rcd and 2 (t_rfc = '260 ns', t_rcd = '14 ns'), not '325 ns'"),
+    ({"t_refi": "325 ns"},
+     "t_refi must be at least 163 controller cycles, 24 to close a row, t_rfc, t_rcd and 2 "
+     "(t_rfc = '260 ns', t_rcd = '14 ns'), not '325 ns'"),
     # Rounded down it is 0.
-    ({"t_refi": "1 ns"}, "t_refi must be at least 163 controller cycles, 24 to close a row, t_rfc, "
-                         "t_rcd and 2 (t_rfc = '260 ns', t_rcd = '14 ns'), not '1 ns'"),
+    ({"t_refi": "1 ns"},
+     "t_refi must be at least 163 controller cycles, 24 to close a row, t_rfc, t_rcd and 2 "
+     "(t_rfc = '260 ns', t_rcd = '14 ns'), not '1 ns'"),
     ({"t_rc": "60 ns", "t_refi": "337 ns"},
      "t_refi must be at least 169 controller cycles, 30 to close a row, t_rfc, t_rcd and 2 "
      "(t_rfc = '260 ns', t_rcd = '14 ns'), not '337 ns'"),

@@ -445,6 +445,44 @@ def test_an_engine_never_starts_while_memory_is_read(offset):
     run(bench, background=[memory.make, watch, pulses(log)])
 
 
+@pytest.mark.parametrize("offset", range(-6, 30, 2))
+def test_an_address_that_is_written_while_memory_is_read_is_kept(offset):
+    """The write waits for the read, or the read takes the new address; AR never changes its mind."""
+    memory = MemoryAgent(random.Random(7), limit=1 << 40)
+
+    def watch(dut):
+        async def bench(ctx):
+            before = None
+            async for _, _, valid, ready, address in ctx.tick().sample(
+                    dut.memory_ar.valid, dut.memory_ar.ready, dut.memory_ar.payload.addr):
+                assert before is None or (valid and address == before)
+                before = address if valid and not ready else None
+        return bench
+
+    async def bench(ctx, bus, dut):
+        ctx.set(dut.b.ready, 1)
+        ctx.set(dut.r.ready, 1)
+        ctx.set(dut.aw.payload.addr, register_address("READ_ADDRESS_LO"))
+        ctx.set(dut.w.payload, {"data": 0x104, "strb": 0xF})
+        ctx.set(dut.ar.payload.addr, register_address("READ_DATA"))
+        answers = {}
+        for cycle in range(-6, 90):
+            for channels, at in (((dut.aw, dut.w), offset), ((dut.ar,), 0)):
+                for channel in channels:
+                    ctx.set(channel.valid, cycle == at)
+            for name, channel in (("b", dut.b), ("r", dut.r)):
+                if ctx.get(channel.valid):
+                    answers[name] = ctx.get(channel.payload)
+            await ctx.tick()
+        assert answers["b"].resp == answers["r"].resp == OKAY
+        place, = memory.asked
+        word = place + 4 if place else 0
+        assert (place, answers["r"].data) in ((0, 0), (0x100, word * 0x9E37 % (1 << 32)))
+        left = await bus.get("READ_ADDRESS_LO")
+        assert left == {"value": 0x108 if place else 0x104}
+    run(bench, background=[memory.make, watch])
+
+
 def test_latency_and_throughput_are_as_stated():
     async def bench(ctx, bus, dut):
         await bus.set("GEMM_SEED", seed=5)
