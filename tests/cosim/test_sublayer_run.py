@@ -107,13 +107,13 @@ def test_every_variant_is_right_and_moves_what_the_formulas_say(
 
 def test_coarse_commands_are_slower():
     """Whoever waits for a whole chunk before he sends it cannot hide the sending."""
-    fine, coarse = (simulation().run(run_sublayer, small_run(8, granularity=granularity, check=False),
-                                     cycles=LIMIT)["t3"].cycles[0] for granularity in (1, 32))
+    fine, coarse = (simulation().run(run_sublayer, small_run(8, size=64, granularity=granularity),
+                                     cycles=LIMIT)["t3"].cycles[0] for granularity in (1, 8))
     assert fine < coarse
 
 
 def test_the_seed_decides_the_data_and_nothing_else():
-    runs = [simulation().run(run_sublayer, small_run(4, seed=seed), cycles=LIMIT) for seed in (3, 99)]
+    runs = [simulation().run(run_sublayer, small_run(4, size=64, seed=seed), cycles=LIMIT) for seed in (3, 99)]
     assert runs[0] == runs[1]
 
 
