@@ -358,9 +358,9 @@ def _bench_loop_back(options):
 
 
 def _bench_overlap(options):
-    from .cosim.overlap_bench import bench_overlap, read_machine, sweep_overlap, sweep_text
-    from .perf.overlap_figures import draw_all, draw_sweep
-    from .perf.overlap_records import CaseRecord
+    from .cosim.sublayer_bench import bench_overlap, read_machine, sweep_overlap, sweep_text
+    from .perf.figures import draw_all, draw_sweep
+    from .perf.records import CaseRecord
     from .workloads.errors import InputError
     from .workloads.sublayers import load_models, sublayers
 

@@ -129,14 +129,14 @@ def test_json_and_out_are_as_promised(tmp_path, capsys):
 @pytest.fixture
 def nothing_runs(monkeypatch):
     """Whoever builds or simulates has seen too late that the input is bad."""
-    from t3hw.cosim import bench, dram_bench, overlap_cases, session, simulators
+    from t3hw.cosim import bench, dram_bench, sublayer_cases, session, simulators
 
     def too_late(*_arguments, **_options):
         raise AssertionError("something is built or simulated")
 
     monkeypatch.setattr(simulators, "build", too_late)
     monkeypatch.setattr(simulators, "run", too_late)
-    for module in (bench, overlap_cases, dram_bench):
+    for module in (bench, sublayer_cases, dram_bench):
         if hasattr(module, "node_verilog"):
             monkeypatch.setattr(module, "node_verilog", too_late)
     monkeypatch.setattr(session.RingSimulation, "__init__", too_late)

@@ -6,9 +6,9 @@ import pytest
 import sublayer_jobs as jobs
 from small_sublayer import ALIGN, CONFIG, MACHINE, simulation, small_run
 
-from t3hw.cosim import overlap_cases
+from t3hw.cosim import sublayer_cases
 from t3hw.cosim.loop_back_bench import compare
-from t3hw.cosim.overlap_cases import Case, run_case
+from t3hw.cosim.sublayer_cases import Case, run_case
 from t3hw.cosim.session import CycleLimit
 from t3hw.cosim.simulators import SimulatorError
 from t3hw.cosim.sublayer_run import run_sublayer
@@ -145,7 +145,7 @@ def test_a_run_that_is_not_done_in_time_says_so():
 
 
 def test_a_case_becomes_a_record_with_its_run_over_time(monkeypatch):
-    monkeypatch.setattr(overlap_cases, "SAMPLE_CYCLES", 64)
+    monkeypatch.setattr(sublayer_cases, "SAMPLE_CYCLES", 64)
     sublayer = small_run(4).t3.sublayer
     outcome = run_case(Case(sublayer=sublayer, machine=MACHINE, granularity=2, threshold=3, check=True),
                        simulation())

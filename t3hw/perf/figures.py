@@ -7,8 +7,8 @@ import numpy as np
 
 from t3hw.workloads.errors import InputError
 
-from .overlap_records import BEATS, OCCUPANCY_BUCKETS, OVERLAPPED, SERIES
-from .overlap_report import load_published, results, summaries
+from .records import BEATS, OCCUPANCY_BUCKETS, OVERLAPPED, SERIES
+from .report import load_published, results, summaries
 
 __all__ = ["SWEEPS", "draw_all", "draw_occupancy", "draw_speedups", "draw_sweep", "draw_traffic",
            "draw_traffic_over_time"]

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from t3hw.perf.machine import Machine
-from t3hw.perf.overlap_records import OVERLAPPED, CaseRecord, Samples
+from t3hw.perf.records import OVERLAPPED, CaseRecord, Samples
 from t3hw.perf.sublayer_slice import SublayerSlice
 from t3hw.workloads.errors import InputError
 from t3hw.workloads.sublayers import Sublayer

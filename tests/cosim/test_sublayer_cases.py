@@ -8,14 +8,14 @@ import pytest
 from small_sublayer import MACHINE
 
 from t3hw.cli import BAD_INPUT, OK, main
-from t3hw.cosim import overlap_bench, overlap_cases
-from t3hw.cosim.overlap_bench import bench_overlap, sweep_overlap
-from t3hw.cosim.overlap_cases import Case, CaseOutcome, run_cases
+from t3hw.cosim import sublayer_bench, sublayer_cases
+from t3hw.cosim.sublayer_bench import bench_overlap, sweep_overlap
+from t3hw.cosim.sublayer_cases import Case, CaseOutcome, run_cases
 from t3hw.cosim.simulators import SimulatorError
 from t3hw.cosim.sublayer_run import _STAGES, _STEPS, _UNITS, Phase, check_fits, slice_config
 from t3hw.hdl.traffic_node import TrafficNode
 from t3hw.perf.machine import Machine
-from t3hw.perf.overlap_records import BEATS, CYCLES, OVERLAPPED, VARIANTS, CaseRecord
+from t3hw.perf.records import BEATS, CYCLES, OVERLAPPED, VARIANTS, CaseRecord
 from t3hw.workloads.errors import InputError
 from t3hw.workloads.sublayers import Model, sublayers
 
@@ -63,10 +63,10 @@ class Stub:
 @pytest.fixture
 def stub(monkeypatch, tmp_path):
     stub = Stub()
-    monkeypatch.setattr(overlap_cases, "run_case", stub.run_case)
-    monkeypatch.setattr(overlap_cases, "loop_back", stub.loop_back)
-    monkeypatch.setattr(overlap_cases, "_fingerprint", lambda _machine: stub.fingerprint)
-    monkeypatch.setattr(overlap_cases, "cache_directory", lambda: tmp_path)
+    monkeypatch.setattr(sublayer_cases, "run_case", stub.run_case)
+    monkeypatch.setattr(sublayer_cases, "loop_back", stub.loop_back)
+    monkeypatch.setattr(sublayer_cases, "_fingerprint", lambda _machine: stub.fingerprint)
+    monkeypatch.setattr(sublayer_cases, "cache_directory", lambda: tmp_path)
     return stub
 
 
@@ -211,7 +211,7 @@ def test_a_phase_over_time_is_cut_from_the_trace(tmp_path):
     (tmp_path / "trace0.txt").write_text(TRACE)
     phase = Phase(name="t3", start=210, end=420, cycles=[210], engine=[{"cycles": 190}],
                   counters=[{}], policy=[None])
-    samples = overlap_cases._samples(tmp_path / "trace0.txt", phase)
+    samples = sublayer_cases._samples(tmp_path / "trace0.txt", phase)
     assert samples.bin_cycles == 100
     assert samples.gemm_writes == (10, 1, 0)
     assert samples.incoming_updates == (20, 2, 0)
@@ -229,7 +229,7 @@ def test_a_report_refuses_a_case_that_it_does_not_run(stub):
 
 
 def test_a_sweep_runs_each_value_and_says_where_it_is(stub, monkeypatch):
-    monkeypatch.setattr(overlap_bench, "read_toml", lambda _path: {
+    monkeypatch.setattr(sublayer_bench, "read_toml", lambda _path: {
         "granularity": {"values": [1, 4]}, "threshold": {"values": [5, 0]},
         "link": {"values": [1, 3]}, "compute": {"values": [64]}})
     chosen = [MODEL.sublayer("FC-2", 4), MODEL.sublayer("OP", 2)]

@@ -5,14 +5,14 @@ import time
 
 from t3hw.bench import Row
 from t3hw.data_files import DATA, read_toml
+from t3hw.perf.figures import SWEEPS
 from t3hw.perf.machine import Machine
-from t3hw.perf.overlap_figures import SWEEPS
-from t3hw.perf.overlap_records import SweepPoint
-from t3hw.perf.overlap_report import report, results, text
+from t3hw.perf.records import SweepPoint
+from t3hw.perf.report import report, results, text
 from t3hw.perf.sublayer_slice import geomean
 from t3hw.workloads.errors import InputError
 
-from .overlap_cases import Case, run_cases
+from .sublayer_cases import Case, run_cases
 
 __all__ = ["bench_overlap", "read_machine", "sweep_overlap", "sweep_text"]
 

@@ -8,14 +8,13 @@ import struct
 
 import pytest
 
-from t3hw.perf import overlap_report
+from t3hw.perf.figures import (SWEEPS, draw_all, draw_occupancy, draw_speedups, draw_sweep,
+                               draw_traffic_over_time, _binned)
 from t3hw.perf.machine import Machine
-from t3hw.perf.overlap_figures import (SWEEPS, draw_all, draw_occupancy, draw_speedups, draw_sweep,
-                                       draw_traffic_over_time, _binned)
-from t3hw.perf.overlap_records import (BEATS, SERIES, CaseRecord, Samples, SweepPoint,
-                                       load_records, save_records)
-from t3hw.perf.overlap_report import (CaseResult, goals, load_published, report, results, summaries,
-                                      text)
+from t3hw.perf.records import (BEATS, SERIES, CaseRecord, Samples, SweepPoint, load_records,
+                               save_records)
+from t3hw.perf.report import (METRICS, CaseResult, goals, load_published, report, results,
+                              summaries, text)
 from t3hw.workloads import InputError
 from t3hw.workloads.sublayers import sublayers
 
@@ -156,7 +155,7 @@ def test_report_and_text_say_it_all():
     machine = Machine.preset("paper")
     content = json.loads(json.dumps(report(records, machine=machine)))
     assert len(content["cases"]) == 28 and content["machine"] == "paper"
-    assert len(content["groups"]) == 2 * len(overlap_report.METRICS)
+    assert len(content["groups"]) == 2 * len(METRICS)
     shown = text(records, machine=machine)
     lines = shown.splitlines()
     assert max(map(len, lines)) <= 120

@@ -13,7 +13,7 @@ from t3hw.data_files import DATA, check_fields, read_toml
 from t3hw.workloads.errors import InputError
 from t3hw.workloads.sublayers import load_models, sublayers
 
-from .overlap_records import BEATS, OVERLAPPED, VARIANTS
+from .records import BEATS, OVERLAPPED, VARIANTS
 
 __all__ = ["METRICS", "CaseResult", "Figure", "Metric", "goals", "load_published", "report",
            "results", "summaries", "text"]
