@@ -419,7 +419,7 @@ def draw_all(folder, records, *, controller_hz, kind="png", sweeps=None, publish
     folder : str or Path
         Where they go.
     records : list of CaseRecord
-        What was measured. Each with samples or counters of the occupancy has figures of its own.
+        What was measured. Each with samples has figures of its own.
     controller_hz : float
         Cycles a second.
     kind : str
@@ -443,7 +443,6 @@ def draw_all(folder, records, *, controller_hz, kind="png", sweeps=None, publish
         if record.samples:
             files.append(draw_traffic_over_time(folder / f"traffic-over-time-{stem}.{kind}", record,
                                                 controller_hz=controller_hz))
-        if any("occupancy" in record.counters.get(variant, {}) for variant in OVERLAPPED):
             files.append(draw_occupancy(folder / f"occupancy-{stem}.{kind}", record,
                                         controller_hz=controller_hz))
     for name, points in (sweeps or {}).items():
