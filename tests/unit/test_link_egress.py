@@ -208,6 +208,47 @@ def test_the_average_rate_is_exact_and_no_word_is_early(packets, header, setting
         first + 13.65 * beats + float(header) * headers, abs=1.5)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_no_word_is_early_whenever_settings_change(seed):
+    """Between any two words lies all the time that they and those between were given as they left."""
+    print("seed", seed)
+    rng = random.Random(seed)
+    config = TINY.replace(burst_beats=256, link_max_latency=0)
+    length = rng.choice([1, 3, 16])
+    dut = FedEgress(config=config, length=length)
+    egress = dut.egress
+    names = ("interval", "fraction", "header_interval", "header_fraction")
+    words = []
+
+    async def bench(ctx):
+        number = 0
+        settings = (0, 0, 0, 0)
+        for cycle in range(5000):
+            # A word is seen one cycle after it has left.
+            interval, fraction, header_interval, header_fraction = settings
+            if ctx.get(egress.tx.valid):
+                if number % (header_length(config) + length) >= header_length(config):
+                    words.append((cycle, interval + Fraction(fraction, STEPS) if interval else 1))
+                elif header_interval:
+                    words.append((cycle, header_interval + Fraction(header_fraction, STEPS)))
+                number += 1
+            settings = tuple(ctx.get(getattr(egress, name)) for name in names)
+            await ctx.tick()
+            if rng.random() < 0.01:
+                for name, value in zip(names, (
+                        rng.choice([0, 1, 2, 5]), rng.randrange(STEPS), rng.choice([0, 0, 1, 3]),
+                        rng.randrange(STEPS))):
+                    ctx.set(getattr(egress, name), value)
+
+    simulate(dut, bench)
+    assert len(words) > 500
+    for number, (start, _) in enumerate(words):
+        given = 0
+        for (_, cost), (cycle, _) in zip(words[number:number + 40], words[number + 1:]):
+            given += cost
+            assert cycle - start > given - 1, f"{start} to {cycle}: {given} cycles"
+
+
 def test_a_pause_is_not_made_up_for():
     """After it the next words are again no faster than the link."""
     config = TINY.replace(link_max_latency=0)
