@@ -202,6 +202,8 @@ class NodeConfig:
     def hash(self):
         """32-bit hash of all that decides the hardware; readable in the register CONFIG_HASH."""
         fields = {key: value for key, value in self.as_dict().items() if key != "name"}
+        if fields["dram"] is not None:
+            fields["dram"] = {key: value for key, value in fields["dram"].items() if key != "name"}
         digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).digest()
         return int.from_bytes(digest[:4], "big")
 
