@@ -3,7 +3,7 @@
 import sys
 import time
 
-from t3hw.bench import Row
+from t3hw.bench import HEADER, Row, line
 from t3hw.data_files import DATA, read_toml
 from t3hw.perf.figures import SWEEPS
 from t3hw.perf.machine import Machine
@@ -73,10 +73,12 @@ def bench_overlap(chosen, machine, *, granularity=1, threshold=None, check=False
     elapsed = time.monotonic() - start
     records = [outcome.record for outcome in outcomes]
     content = report(records, machine=machine)
-    content["rows"] += [row.as_dict() for row in _speed(outcomes, elapsed if all(ran) else None)]
+    speed = _speed(outcomes, elapsed if all(ran) else None)
+    content["rows"] += [row.as_dict() for row in speed]
     return content | {
         "granularity": granularity, "threshold": threshold, "checked": check,
-        "text": text(records, machine=machine),
+        "text": "\n\n".join([text(records, machine=machine),
+                             "\n".join([HEADER, *map(line, speed)])]),
         "simulation": {
             "jobs": jobs, "seconds": elapsed if all(ran) else None},
         "records": [record.as_dict() | ({} if name == sampled else {"samples": {}})
