@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .dram import DramError, DramTiming
 
-__all__ = ["ConfigError", "NodeConfig", "DTYPE_NAMES", "PRESETS"]
+__all__ = ["ConfigError", "NodeConfig", "DTYPE_NAMES", "PRESETS", "checked_config"]
 
 DTYPE_NAMES = ("int32", "float32", "bfloat16", "float16")
 DTYPE_BYTES = {"int32": 4, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -238,6 +238,13 @@ class NodeConfig:
         if not isinstance(name, str) or name not in PRESETS:
             raise ConfigError(f"no preset {name!r}; presets are {', '.join(sorted(PRESETS))}")
         return PRESETS[name]
+
+
+def checked_config(config):
+    """``config``, if it is a `NodeConfig`; anything else is a TypeError."""
+    if not isinstance(config, NodeConfig):
+        raise TypeError(f"config must be a NodeConfig, not {config!r}")
+    return config
 
 
 #: name, least, most, power of two. Tables are no larger than their windows in the register map.

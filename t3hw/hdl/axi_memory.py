@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ..config import NodeConfig
+from ..config import checked_config
 from .arbiter import Arbiter
 from .near_memory_adder import NearMemoryAdder
 from .popcount import popcount
@@ -79,9 +79,7 @@ class AxiMemory(wiring.Component):
     """
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
-        self._config = config
+        self._config = checked_config(config)
         self._meta = data.StructLayout({
             "transaction": 1,
             "strobe": config.beat_bytes,

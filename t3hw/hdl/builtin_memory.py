@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ..config import NodeConfig
+from ..config import checked_config
 from .memory_array import MemoryArray
 from .seams import ErrorCause, commit, error_event, memory_access, read_beat
 from .stream_queue import StreamQueue
@@ -64,9 +64,7 @@ class BuiltinMemory(wiring.Component):
     """
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
-        self._config = config
+        self._config = checked_config(config)
         self._array = MemoryArray(config=config)
         super().__init__({
             "access": In(stream.Signature(memory_access(config))),

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from ..config import NodeConfig
+from ..config import checked_config
 from ..registers import COUNTERS
 from .seams import STAMP_WIDTH, counter_events, counter_levels
 
@@ -75,8 +75,7 @@ class Counters(wiring.Component):
     """
 
     def __init__(self, *, config, error_sources):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
+        checked_config(config)
         if not isinstance(error_sources, int) or error_sources < 1:
             raise ValueError("error_sources must be an integer of at least 1, "
                              f"not {error_sources!r}")

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ..config import NodeConfig
+from ..config import checked_config
 from .dram_banks import DramBanks
 from .dram_location import dram_location
 from .dram_scheduler import DramScheduler
@@ -75,8 +75,7 @@ class DramMemory(wiring.Component):
     """
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
+        checked_config(config)
         if config.dram is None:
             raise ValueError(f"config must have a DRAM, not memory {config.memory!r}")
         self._config = config

@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..config import NodeConfig
+from ..config import checked_config
 from .popcount import popcount
 from .seams import ErrorCause, error_event
 
@@ -54,8 +54,7 @@ class ErrorCollector(wiring.Component):
     """
 
     def __init__(self, *, config, sources):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
+        checked_config(config)
         if not isinstance(sources, int) or sources < 1:
             raise ValueError(f"sources must be an integer of at least 1, not {sources!r}")
         self._config = config

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..config import DTYPE_BYTES, DTYPE_NAMES, NodeConfig
+from ..config import DTYPE_BYTES, DTYPE_NAMES, checked_config
 from .seams import (Dtype, ErrorCause, MemoryOp, Writer, clear_range, error_event, memory_access,
                     memory_request)
 
@@ -56,9 +56,7 @@ class FirstTouch(wiring.Component):
     """
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
-        self._config = config
+        self._config = checked_config(config)
         super().__init__({
             "request": In(stream.Signature(memory_request(config))),
             "access": Out(stream.Signature(memory_access(config))),

@@ -4,7 +4,7 @@ from amaranth import Array, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..config import NodeConfig
+from ..config import checked_config
 from .seams import INTENSITY_LEVELS, INTENSITY_WIDTH, intensity_status
 
 __all__ = ["IntensityMonitor"]
@@ -68,8 +68,7 @@ class IntensityMonitor(wiring.Component):
     latency = INTENSITY_WIDTH + 2
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
+        checked_config(config)
         super().__init__({
             "armed": In(config.plans),
             "access": In(1),

@@ -4,7 +4,7 @@ from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..config import NodeConfig
+from ..config import checked_config
 from .arbiter import Arbiter
 from .axi_memory import AxiMemory
 from .builtin_memory import BuiltinMemory
@@ -98,9 +98,7 @@ class MemoryController(wiring.Component):
     """
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
-        self._config = config
+        self._config = checked_config(config)
         members = {
             "compute": In(stream.Signature(memory_request(config))),
             "ingress": In(stream.Signature(memory_request(config))),

@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Shape, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..config import NodeConfig
+from ..config import checked_config
 from .amba import AxiLitePorts, AxiPorts, AxiStreamPorts
 from .arbiter import Arbiter
 from .dma_engine import DmaEngine
@@ -98,9 +98,7 @@ class Node(wiring.Component):
     trigger_latency = 6
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
-        self._config = config
+        self._config = checked_config(config)
         self._axil = AxiLitePorts(prefix="s_axil", master=False)
         self._axi = AxiPorts(prefix="s_axi", master=False, config=config, id_width=config.id_width)
         self._link_tx = AxiStreamPorts(prefix="link_tx", master=True, config=config)

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from ..config import NodeConfig
+from ..config import checked_config
 from .seams import (ErrorCause, Table, clear_range, command_done, error_event, next_epoch,
                     plan_status, plan_views, table_write, tile_full)
 
@@ -82,9 +82,7 @@ class PlanState(wiring.Component):
     drain_cycles = 8
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
-        self._config = config
+        self._config = checked_config(config)
         super().__init__({
             "table": In(stream.Signature(table_write(config), always_ready=True)),
             "full": In(stream.Signature(tile_full(config), always_ready=True)),

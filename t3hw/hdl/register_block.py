@@ -5,7 +5,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from ..config import NodeConfig
+from ..config import checked_config
 from ..registers import (COUNTERS, REGISTERS, TABLES, capabilities, register_limits,
                          reset_values)
 from .counters import Counters
@@ -102,8 +102,7 @@ class RegisterBlock(wiring.Component):
     """
 
     def __init__(self, *, config, error_sources):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
+        checked_config(config)
         if not isinstance(error_sources, int) or error_sources < 1:
             raise ValueError("error_sources must be an integer of at least 1, "
                              f"not {error_sources!r}")

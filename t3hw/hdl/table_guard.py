@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from ..config import NodeConfig
+from ..config import checked_config
 from ..registers import NO_COMMAND, TABLES, field_limits, table_sizes
 from .seams import Table, plan_status, table_write
 
@@ -76,9 +76,7 @@ class TableGuard(wiring.Component):
     """
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
-        self._config = config
+        self._config = checked_config(config)
         self._ranges = {
             "tiles": _Range("first_tile", "tiles", config.tiles),
             "commands": _Range("first_command", "commands", config.commands),

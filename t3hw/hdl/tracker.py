@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..config import NodeConfig
+from ..config import checked_config
 from .seams import (EPOCH_WIDTH, EXPECTED_WIDTH, STAMP_WIDTH, ErrorCause, Table,
                     byte_count_width, clear_range, commit, error_event, plan_views, slot_width,
                     table_write, tile_full)
@@ -90,9 +90,7 @@ class Tracker(wiring.Component):
     latency = 2
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
-        self._config = config
+        self._config = checked_config(config)
         entries = config.tracker_sets * config.tracker_ways
         super().__init__({
             "commit": In(stream.Signature(commit(config), always_ready=True)),

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..config import NodeConfig
+from ..config import checked_config
 from .seams import (EPOCH_WIDTH, STAMP_WIDTH, Table, clear_range, fire, plan_views, table_write,
                     tile_full)
 from .stream_queue import StreamQueue
@@ -70,9 +70,7 @@ class Trigger(wiring.Component):
     latency = 2
 
     def __init__(self, *, config):
-        if not isinstance(config, NodeConfig):
-            raise TypeError(f"config must be a NodeConfig, not {config!r}")
-        self._config = config
+        self._config = checked_config(config)
         super().__init__({
             "full": In(stream.Signature(tile_full(config), always_ready=True)),
             "table": In(stream.Signature(table_write(config), always_ready=True)),

@@ -3,7 +3,6 @@
 import collections
 
 from amaranth import Value
-from amaranth.sim import Simulator
 
 #: Addresses from here on are the neighbour's.
 DELTA = 1 << 20
@@ -236,14 +235,3 @@ async def finish(ctx, engine, *, limit, what=""):
             return
         cycle += 1
         assert cycle < limit, f"{what}: not done after {limit} cycles"
-
-
-def simulate(top, *benches, background=()):
-    """Run until all benches have ended; those in ``background`` may go on for ever."""
-    sim = Simulator(top)
-    sim.add_clock(10e-9)
-    for bench in benches:
-        sim.add_testbench(bench)
-    for bench in background:
-        sim.add_testbench(bench, background=True)
-    sim.run()

@@ -5,7 +5,6 @@ import dataclasses
 
 import numpy as np
 from amaranth import ShapeCastable, Value
-from amaranth.sim import Simulator
 
 from t3hw.config import DTYPE_NAMES
 from t3hw.reference.arithmetic import NUMPY_DTYPES, add
@@ -19,17 +18,6 @@ ELEMENT_BYTES = (4, 4, 2, 2)
 #: Bit patterns that a careless adder or a careless strobe changes: -0.0, NaNs with payloads,
 #: subnormals.
 ODD_HALVES = (0x8000, 0x7FC1, 0xFFFF, 0x7F80, 0x0001, 0x7E03, 0xFC00, 0x0000)
-
-
-def simulate(dut, *benches, background=()):
-    """Run until all benches have ended; those in ``background`` may go on for ever."""
-    sim = Simulator(dut)
-    sim.add_clock(10e-9)
-    for bench in benches:
-        sim.add_testbench(bench)
-    for bench in background:
-        sim.add_testbench(bench, background=True)
-    sim.run()
 
 
 def sender(stream, payloads, *, rng=None, pace=1.0, log=None):

@@ -2,22 +2,9 @@
 
 import dataclasses
 
-from amaranth.sim import Simulator
-
 LOCAL_STORE, LOCAL_UPDATE, REMOTE_STORE, REMOTE_UPDATE = range(4)
 USER, ADDRESS = range(2)
 REGION_TABLE = 1
-
-
-def simulate(dut, *benches, background=()):
-    """Run until all benches have ended; those in ``background`` may go on for ever."""
-    sim = Simulator(dut)
-    sim.add_clock(10e-9)
-    for bench in benches:
-        sim.add_testbench(bench)
-    for bench in background:
-        sim.add_testbench(bench, background=True)
-    sim.run()
 
 
 async def put(ctx, stream, payloads, *, rng=None, pace=1.0):

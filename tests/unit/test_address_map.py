@@ -6,9 +6,10 @@ import random
 import pytest
 
 from region_agents import (
-    ADDRESS, USER, Plan, Region, find, getter, put, random_strobe, set_plans, simulate, slot_of,
-    strobed, wait_for, write_regions, write_table,
+    ADDRESS, USER, Plan, Region, find, getter, put, random_strobe, set_plans, slot_of, strobed,
+    wait_for, write_regions, write_table,
 )
+from simulation import simulate
 from t3hw.config import NodeConfig
 from t3hw.hdl.address_map import AddressMap
 

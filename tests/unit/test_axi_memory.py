@@ -4,9 +4,12 @@ import collections
 import random
 
 import pytest
-from memory_agents import (BFLOAT16, FLOAT16, INT32, MEMORY_ERROR, NO_TILE, Access, AxiModel,
-                           ReferenceMemory, beat, expected_responses, monitor, plain_commit,
-                           plain_read, random_access, random_data, sender, simulate, wait_until)
+from memory_agents import (
+    BFLOAT16, FLOAT16, INT32, MEMORY_ERROR, NO_TILE, Access, AxiModel, ReferenceMemory, beat,
+    expected_responses, monitor, plain_commit, plain_read, random_access, random_data, sender,
+    wait_until,
+)
+from simulation import simulate
 
 from t3hw.config import NodeConfig
 from t3hw.hdl.axi_memory import AxiMemory

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from axi_bursts import OKAY, RESERVED, SLVERR, WRAP, Burst, random_burst
-from region_agents import getter, put, simulate, wait_for
+from region_agents import getter, put, wait_for
+from simulation import simulate
 from t3hw.config import NodeConfig
 from t3hw.hdl.axi_reads import AxiReads
 from t3hw.hdl.seams import MemoryOp, Source

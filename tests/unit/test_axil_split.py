@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from memory_agents import monitor, sender, simulate, taker, wait_until
+from memory_agents import monitor, sender, taker, wait_until
+from simulation import simulate
 from t3hw.hdl.axil_split import AxilSplit
 
 ACCESSES = 120

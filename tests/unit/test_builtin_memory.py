@@ -3,9 +3,12 @@
 import random
 
 import pytest
-from memory_agents import (BFLOAT16, FLOAT16, FLOAT32, INT32, MEMORY_ERROR, NO_TILE, Access,
-                           ReferenceMemory, beat, expected_responses, monitor, plain_commit,
-                           plain_read, random_access, random_data, sender, simulate, wait_until)
+from memory_agents import (
+    BFLOAT16, FLOAT16, FLOAT32, INT32, MEMORY_ERROR, NO_TILE, Access, ReferenceMemory, beat,
+    expected_responses, monitor, plain_commit, plain_read, random_access, random_data, sender,
+    wait_until,
+)
+from simulation import simulate
 
 from t3hw.config import NodeConfig
 from t3hw.hdl.builtin_memory import BuiltinMemory

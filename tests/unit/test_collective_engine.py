@@ -5,9 +5,9 @@ import random
 import pytest
 
 from collective_agents import (
-    DECERR, DELTA, SLVERR, Device, check_traffic, expected_bursts, finish, pulse, run, simulate,
-    write_table,
+    DECERR, DELTA, SLVERR, Device, check_traffic, expected_bursts, finish, pulse, run, write_table,
 )
+from simulation import simulate
 from t3hw.config import DTYPE_NAMES, NodeConfig
 from t3hw.hdl.collective_engine import CollectiveEngine
 from t3hw.workloads.collectives import CollectiveStep

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from amaranth import Module
 
-from collective_agents import DELTA, Device, check_traffic, run, simulate
+from collective_agents import DELTA, Device, check_traffic, run
+from simulation import simulate
 from t3hw.config import DTYPE_NAMES, NodeConfig
 from t3hw.hdl.collective_engine import CollectiveEngine
 from t3hw.reference import NUMPY_DTYPES, ring_reduce_scatter

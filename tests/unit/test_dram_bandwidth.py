@@ -4,7 +4,8 @@ import random
 
 import pytest
 from dram_rules import READ, REFRESH, UPDATE, WRITE, check_rules, command_monitor
-from memory_agents import Access, monitor, sender, simulate
+from memory_agents import Access, monitor, sender
+from simulation import simulate
 
 from t3hw.config import NodeConfig
 from t3hw.dram import DramTiming

@@ -7,9 +7,12 @@ import re
 import pytest
 from dram_rules import (ACTIVATE, PRECHARGE, READ, UPDATE, WRITE, beat_at, beats_of, check_rules,
                         command_monitor)
-from memory_agents import (BFLOAT16, DMA, FLOAT16, FLOAT32, INT32, LINK, MEMORY_ERROR, NO_TILE,
-                           PRODUCER, Access, ReferenceMemory, beat, expected_responses, monitor,
-                           plain_commit, plain_read, random_access, sender, simulate, wait_until)
+from memory_agents import (
+    BFLOAT16, DMA, FLOAT16, FLOAT32, INT32, LINK, MEMORY_ERROR, NO_TILE, PRODUCER, Access,
+    ReferenceMemory, beat, expected_responses, monitor, plain_commit, plain_read, random_access,
+    sender, wait_until,
+)
+from simulation import simulate
 
 from t3hw.config import NodeConfig
 from t3hw.dram import DramError, DramTiming

@@ -4,10 +4,12 @@ import collections
 import random
 
 import pytest
-from memory_agents import (BFLOAT16, DUPLICATE_UPDATE, FLOAT16, FLOAT32, INCOMING, INT32,
-                           LOCAL, MISSING_DTYPE, PARTIAL_ELEMENT, READ, STORE, UPDATE, TouchModel,
-                           elements, make_request, monitor, random_data, random_tile, sender,
-                           simulate, taker, wait_until)
+from memory_agents import (
+    BFLOAT16, DUPLICATE_UPDATE, FLOAT16, FLOAT32, INCOMING, INT32, LOCAL, MISSING_DTYPE,
+    PARTIAL_ELEMENT, READ, STORE, UPDATE, TouchModel, elements, make_request, monitor, random_data,
+    random_tile, sender, taker, wait_until,
+)
+from simulation import simulate
 
 from t3hw.config import DTYPE_NAMES, NodeConfig
 from t3hw.hdl.first_touch import FirstTouch

@@ -9,7 +9,8 @@ import pytest
 from amaranth import ResetInserter, Signal
 
 from axi_slave_agent import AxiSlaveAgent
-from memory_agents import simulate, wait_until
+from memory_agents import wait_until
+from simulation import simulate
 from t3hw.config import NodeConfig
 from t3hw.hdl.gemm_engine import GemmEngine
 from t3hw.reference.traffic import gemm_words

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from region_agents import getter, put, simulate, wait_for
+from region_agents import getter, put, wait_for
+from simulation import simulate
 from t3hw.config import NodeConfig
 from t3hw.hdl.link_delay import LinkDelay, PulseDelay
 

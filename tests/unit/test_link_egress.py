@@ -13,7 +13,8 @@ from link_packets import (
     Packet, header_length, packet_words, parse, random_packet, random_payload, receiver,
     remote_beats,
 )
-from region_agents import monitor, put, simulate, wait_for
+from region_agents import monitor, put, wait_for
+from simulation import simulate
 from t3hw.config import NodeConfig
 from t3hw.hdl.link_egress import LinkEgress
 from t3hw.hdl.link_header import header_words

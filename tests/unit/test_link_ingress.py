@@ -9,9 +9,10 @@ from link_packets import (
     STORE, UPDATE, Packet, header_length, packet_words,
 )
 from region_agents import (
-    ADDRESS, USER, Plan, Region, find, getter, monitor, put, random_strobe, set_plans, simulate,
-    slot_of, strobed, wait_for, write_regions,
+    ADDRESS, USER, Plan, Region, find, getter, monitor, put, random_strobe, set_plans, slot_of,
+    strobed, wait_for, write_regions,
 )
+from simulation import simulate
 from t3hw.config import NodeConfig
 from t3hw.hdl.link_ingress import LinkIngress
 from t3hw.hdl.seams import ErrorCause, Source, Writer

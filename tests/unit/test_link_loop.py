@@ -8,7 +8,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from link_packets import STORE, Packet, random_payload, remote_beats
-from region_agents import Region, getter, monitor, put, simulate, wait_for, write_regions
+from region_agents import Region, getter, monitor, put, wait_for, write_regions
+from simulation import simulate
 from t3hw.config import NodeConfig
 from t3hw.hdl.link_egress import LinkEgress
 from t3hw.hdl.link_ingress import LinkIngress

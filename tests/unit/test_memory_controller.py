@@ -5,11 +5,13 @@ import random
 import numpy as np
 import pytest
 from amaranth import Value
-from memory_agents import (BFLOAT16, DMA, DUPLICATE_UPDATE, FLOAT16, INCOMING, INT32, LINK, LOCAL,
-                           MEMORY_ERROR, MISSING_DTYPE, NO_TILE, PARTIAL_ELEMENT, PRODUCER, READ,
-                           STORE, UPDATE, Access, AxiModel, ReferenceMemory, TouchModel, beat,
-                           expected_responses, make_request, monitor, plain_commit, plain_read,
-                           random_data, random_elements, random_tile, sender, simulate, wait_until)
+from memory_agents import (
+    BFLOAT16, DMA, DUPLICATE_UPDATE, FLOAT16, INCOMING, INT32, LINK, LOCAL, MEMORY_ERROR,
+    MISSING_DTYPE, NO_TILE, PARTIAL_ELEMENT, PRODUCER, READ, STORE, UPDATE, Access, AxiModel,
+    ReferenceMemory, TouchModel, beat, expected_responses, make_request, monitor, plain_commit,
+    plain_read, random_data, random_elements, random_tile, sender, wait_until,
+)
+from simulation import simulate
 
 from t3hw.config import DTYPE_NAMES, NodeConfig
 from t3hw.hdl.memory_controller import MemoryController, memory_events

@@ -5,7 +5,8 @@ import random
 import pytest
 from amaranth.lib import data
 
-from region_agents import getter, put, simulate, wait_for
+from region_agents import getter, put, wait_for
+from simulation import simulate
 from t3hw.hdl.packet_queue import PacketQueue
 
 SHAPE = data.StructLayout({"number": 16, "last": 1})

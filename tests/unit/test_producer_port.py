@@ -8,8 +8,9 @@ import pytest
 from axi_bursts import INCR, OKAY, RESERVED, SLVERR, Burst, random_burst
 from region_agents import (
     ADDRESS, LOCAL_STORE, LOCAL_UPDATE, REMOTE_UPDATE, USER, Plan, Region, find, getter, monitor,
-    put, set_plans, simulate, slot_of, strobed, wait_for, write_regions,
+    put, set_plans, slot_of, strobed, wait_for, write_regions,
 )
+from simulation import simulate
 from t3hw.config import NodeConfig
 from t3hw.hdl.address_map import AddressMap
 from t3hw.hdl.producer_port import ProducerPort

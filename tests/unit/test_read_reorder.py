@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from memory_agents import DMA, LINK, PRODUCER, monitor, simulate
+from memory_agents import DMA, LINK, PRODUCER, monitor
+from simulation import simulate
 
 from t3hw.config import NodeConfig
 from t3hw.hdl.read_reorder import ReadReorder

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from region_agents import getter, monitor, put, simulate, wait_for
+from region_agents import getter, monitor, put, wait_for
+from simulation import simulate
 from t3hw.config import NodeConfig
 from t3hw.hdl.remote_packets import RemotePackets
 

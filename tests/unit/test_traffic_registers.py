@@ -5,7 +5,8 @@ import random
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 
-from memory_agents import monitor, simulate
+from memory_agents import monitor
+from simulation import simulate
 from t3hw.config import NodeConfig
 from t3hw.hdl.seams import Dtype
 from t3hw.hdl.traffic_registers import TrafficRegisters, collective_results
