@@ -6,10 +6,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# What a Debian or Ubuntu needs besides Python: program:package.
+#: What a Debian or Ubuntu needs besides Python: program:package.
 SYSTEM := g++:g++ make:make perl:perl iverilog:iverilog
 
-.PHONY: help demo test install system rtl registers campaign bench clean
+.PHONY: help demo test install system rtl registers campaign bench experiment clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -60,6 +60,19 @@ campaign: install
 # make bench      measures the blocks and writes docs/results/blocks.json
 bench: install
 	$(BIN)/t3hw bench blocks --json docs/results/blocks.json
+
+# make experiment the paper's experiment, its sweeps, and the page of results (some ten minutes)
+RESULTS := docs/results
+SWEEPS  := granularity threshold link compute
+experiment: install
+	$(BIN)/t3hw bench overlap --all --over-time "T-NLG FC-2 TP 8" --json $(RESULTS)/overlap.json \
+	  --figures $(RESULTS)/overlap
+	for name in $(SWEEPS); do $(BIN)/t3hw bench overlap --model T-NLG --tp 8 --sweep $$name \
+	  --json $(RESULTS)/sweep-$$name.json --figures $(RESULTS)/overlap || exit 1; done
+	$(BIN)/t3hw bench loop-back --json $(RESULTS)/loop_back.json
+	$(BIN)/t3hw bench memory --json $(RESULTS)/memory.json
+	for name in overlap $(SWEEPS:%=sweep-%) loop_back memory; do \
+	  $(BIN)/python -m t3hw.bench $(RESULTS)/overlap.md $(RESULTS)/$$name.json || exit 1; done
 
 # make clean      removes .venv and what builds left
 clean:

@@ -7,7 +7,7 @@ from t3hw.bench import HEADER, Row, line
 from t3hw.data_files import DATA, read_toml
 from t3hw.perf.figures import SWEEPS
 from t3hw.perf.machine import Machine
-from t3hw.perf.records import SweepPoint
+from t3hw.perf.records import OVERLAPPED, SweepPoint
 from t3hw.perf.report import report, results, text
 from t3hw.perf.sublayer_slice import geomean
 from t3hw.workloads.errors import InputError
@@ -134,17 +134,23 @@ def sweep_overlap(name, chosen, machine, **options):
         there = results([outcome.record for outcome in outcomes[index * size:(index + 1) * size]])
         made.append(SweepPoint(value=value, **{
             metric: geomean(getattr(result, metric) for result in there)
-            for metric in ("t3_speedup", "t3_mca_speedup", "ideal_speedup")}))
+            for metric in ("t3_speedup", "t3_mca_speedup", "ideal_speedup")
+        }, **{
+            f"{variant}_gemm_factor": geomean(1 + getattr(result, f"{variant}_gemm_slowdown")
+                                              for result in there)
+            for variant in OVERLAPPED}))
     return made
 
 
 def sweep_text(name, chosen, points):
     """A sweep as text for people."""
     label, _ = SWEEPS[name]
-    lines = [f"speed-up over sequential, geomean of {len(chosen)} sublayers",
-             f"{label:<44}{'T3':>8}{'T3-MCA':>8}{'ideal':>8}"]
+    lines = [f"geomean of {len(chosen)} sublayers{'':<24}{'speed-up over sequential':^24}"
+             f"{'GEMM slowed':>18}",
+             f"{label:<44}{'T3':>8}{'T3-MCA':>8}{'ideal':>8}{'T3':>10}{'T3-MCA':>8}"]
     for point in points:
         value = "none" if point.value is None else f"{point.value:g}"
         lines.append(f"{value:>44}{point.t3_speedup:>8.3f}{point.t3_mca_speedup:>8.3f}"
-                     f"{point.ideal_speedup:>8.3f}")
+                     f"{point.ideal_speedup:>8.3f}{point.t3_gemm_factor - 1:>10.1%}"
+                     f"{point.t3_mca_gemm_factor - 1:>8.1%}")
     return "\n".join(lines)

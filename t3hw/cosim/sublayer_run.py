@@ -126,7 +126,7 @@ def slice_config(machine, *, data_width=64, memory_bytes=1 << 21, tiles=16384, d
         compute_queue=machine.compute_queue, communication_queue=machine.communication_queue,
         outstanding_reads=16, outstanding_writes=16, burst_beats=16, producer_reads=512,
         memory="dram", dram=machine.memory_timing, memory_bytes=memory_bytes,
-        link_credits=64, link_max_latency=max(4 * 1024 // beat_bytes, 1024))
+        link_credits=1024, link_max_latency=max(4 * 1024 // beat_bytes, 1024))
 
 
 def check_fits(part, config):

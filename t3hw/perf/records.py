@@ -220,12 +220,16 @@ class SweepPoint:
         What is swept; None stands for no limit.
     t3_speedup, t3_mca_speedup, ideal_speedup : float
         Of the sublayer, geometric mean of those that ran.
+    t3_gemm_factor, t3_mca_gemm_factor : float
+        By which communication makes the GEMM longer, likewise.
     """
 
     value: float | None
     t3_speedup: float
     t3_mca_speedup: float
     ideal_speedup: float
+    t3_gemm_factor: float = 1.0
+    t3_mca_gemm_factor: float = 1.0
 
     def __post_init__(self):
         for field in dataclasses.fields(self):

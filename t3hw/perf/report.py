@@ -412,7 +412,10 @@ def _cases_table(made):
 def _shown(unit, value):
     if value is None:
         return "–"
-    return f"{value:.3f}x" if unit == "x" else f"{value:.1%}"
+    if unit == "x":
+        return f"{value:.3f}x"
+    shown = f"{value:.1%}"
+    return "0.0%" if shown == "-0.0%" else shown
 
 
 def _groups_table(rows):

@@ -1,0 +1,42 @@
+"""The pages of results show what the stored reports say, and the stored experiment is a whole one."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from t3hw.bench import update_page
+from t3hw.perf.records import CaseRecord
+from t3hw.perf.report import goals, results, summaries
+from t3hw.workloads.sublayers import sublayers
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+PLACES = [(page, name) for page in sorted(RESULTS.glob("*.md"))
+          for name in re.findall(r"<!-- begin (\S+) -->", page.read_text())]
+
+
+@pytest.mark.parametrize("page, name", PLACES, ids=[name for _, name in PLACES])
+def test_page_and_report_agree(page, name):
+    text = page.read_text()
+    assert update_page(text, RESULTS / name) == text, (
+        f"run python -m t3hw.bench {page.name} {name} in {RESULTS}")
+
+
+def test_pictures_that_pages_show_are_there():
+    shown = [page.parent / picture for page in RESULTS.glob("*.md")
+             for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text())]
+    assert len(shown) >= 8
+    assert [path.name for path in shown if not path.is_file()] == []
+    assert {path.name for path in (RESULTS / "overlap").iterdir()} == {
+        path.name for path in shown if path.parent.name == "overlap"}
+
+
+def test_the_stored_experiment_is_whole_and_its_figures_follow_from_its_records():
+    content = json.loads((RESULTS / "overlap.json").read_text())
+    made = results(CaseRecord.from_dict(record) for record in content["records"])
+    assert [str(result.record) for result in made] == [str(sublayer) for sublayer in sublayers()]
+    assert content["departures"] == [] and all(not result.departures for result in made)
+    assert content["groups"] == json.loads(json.dumps(summaries(made)))
+    rows = [row.as_dict() for row in goals(content["groups"])]
+    assert rows == content["rows"][:len(rows)] and len(rows) == 7
