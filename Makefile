@@ -65,13 +65,15 @@ bench: install
 RESULTS := docs/results
 SWEEPS  := granularity threshold link compute
 experiment: install
-	$(BIN)/t3hw bench overlap --all --over-time "T-NLG FC-2 TP 8" --json $(RESULTS)/overlap.json \
+	$(BIN)/t3hw bench overlap --all --check --over-time "T-NLG FC-2 TP 8" --json $(RESULTS)/overlap.json \
 	  --figures $(RESULTS)/overlap
 	for name in $(SWEEPS); do $(BIN)/t3hw bench overlap --model T-NLG --tp 8 --sweep $$name \
 	  --json $(RESULTS)/sweep-$$name.json --figures $(RESULTS)/overlap || exit 1; done
+	$(BIN)/t3hw bench overlap --model T-NLG --sublayer IP --tp 16 --sweep efficiency \
+	  --json $(RESULTS)/sweep-efficiency.json
 	$(BIN)/t3hw bench loop-back --json $(RESULTS)/loop_back.json
 	$(BIN)/t3hw bench memory --json $(RESULTS)/memory.json
-	for name in overlap $(SWEEPS:%=sweep-%) loop_back memory; do \
+	for name in overlap $(SWEEPS:%=sweep-%) sweep-efficiency loop_back memory; do \
 	  $(BIN)/python -m t3hw.bench $(RESULTS)/overlap.md $(RESULTS)/$$name.json || exit 1; done
 
 # make clean      removes .venv and what builds left

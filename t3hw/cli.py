@@ -143,7 +143,7 @@ def _add_overlap(parser):
                        help="occupancy from which T3-MCA holds communication, 0: none (default: by the "
                             "intensity that the hardware measures)")
     setup.add_argument("--sweep", metavar="NAME",
-                       help="run at each value of granularity, threshold, link or compute that "
+                       help="run at each value of granularity, threshold, link, compute or efficiency that "
                             "sim/sweeps.toml has")
     setup.add_argument("--check", action="store_true",
                        help="compare all results with the reference, bit for bit")

@@ -109,7 +109,7 @@ class CaseOutcome:
     seconds : float
         Of real time, without the building of the simulation.
     peak_bytes : int
-        Memory of the largest process so far.
+        Memory of the largest process so far, compilers included.
     """
 
     record: CaseRecord
@@ -144,9 +144,9 @@ def _fingerprint(machine):
     config = slice_config(machine, data_width=DATA_WIDTH)
     text, _ = node_verilog(config, traffic=True)
     package = Path(__file__).parents[1]
-    sources = [*(package / "cosim").glob("*.py"), *(package / "cosim" / "verilog").glob("*.sv"),
-               *(path for folder in ("perf", "reference", "runtime", "workloads")
-                 for path in (package / folder).glob("*.py"))]
+    # What only shows results decides none.
+    shows = {package / "perf" / name for name in ("figures.py", "report.py")}
+    sources = {*package.rglob("*.py"), *package.rglob("*.sv")} - shows
     digest = hashlib.sha256(text.encode())
     for source in sorted(sources):
         digest.update(source.read_bytes())
@@ -248,12 +248,13 @@ def _record(case, phases, samples, beat_bytes):
             "gemm_writes": beats(variant, "producer_write"),
             "rs_reads": beats(variant, "dma_read"),
             "rs_writes": beats(variant, "incoming_update")}
+    unit_cycles = case.machine.units * engines["gemm_bypass"]["cycles"]
     kept = {variant: {name: counters[variant][name] for name in _COUNTERS} | {
         "occupancy": [counters[variant][f"occupancy_{bucket}"] for bucket in _OCCUPANCY],
         "intensity": phases[variant].policy[0].intensity,
         "threshold": phases[variant].policy[0].threshold,
-        "gemm_read_wait": _share(case, engines[variant], "read_wait"),
-        "gemm_read_wait_alone": _share(case, engines["gemm_bypass"], "read_wait"),
+        "gemm_read_wait": engines[variant]["read_wait"] / unit_cycles,
+        "gemm_read_wait_alone": engines["gemm_bypass"]["read_wait"] / unit_cycles,
         "gemm_store_stall": engines[variant]["store_stall"],
         "gemm_store_stall_alone": engines["gemm_bypass"]["store_stall"],
     } for variant in OVERLAPPED}
@@ -261,14 +262,11 @@ def _record(case, phases, samples, beat_bytes):
         model=case.sublayer.model.name, sublayer=case.sublayer.name,
         group=case.sublayer.model.group, tp=case.sublayer.tp,
         output_beats=case.run.t3.output_beats,
-        cycles={name: phase.cycles[0] for name, phase in phases.items()},
+        # Kernels by their own count; what overlaps ends with the plan, when software sees it.
+        cycles={name: phase.cycles[0] if name in OVERLAPPED else engines[name]["cycles"]
+                for name, phase in phases.items()},
         gemm_cycles={variant: engines[variant]["cycles"] for variant in OVERLAPPED},
         beats=traffic, counters=kept, samples=samples)
-
-
-def _share(case, engine, name):
-    """A time summed over all compute units, as a share of theirs."""
-    return engine[name] / (case.machine.units * engine["cycles"])
 
 
 def _samples(trace, phase):
@@ -292,4 +290,4 @@ def _samples(trace, phase):
         columns["memory"], columns["local"], columns["incoming"], columns["dma"], strict=True)]
     return Samples(bin_cycles=bin_, gemm_reads=reads, gemm_writes=columns["local"],
                    incoming_updates=columns["incoming"], dma_reads=columns["dma"],
-                   occupancy=columns["occupancy"], gemm_end=phase.engine[0]["cycles"])
+                   occupancy=columns["occupancy"], gemm_end=phase.start % bin_ + phase.engine[0]["cycles"])

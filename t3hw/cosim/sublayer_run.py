@@ -31,6 +31,9 @@ _BURST, _TILE, _STREAMS = 64, 256, 16
 #: Addresses that a node sends to its neighbour: behind all memory.
 _REMOTE_STAGING, _REMOTE_OUTPUT = 1 << 28, 1 << 29
 
+#: From phase to phase; more than there are devices.
+_SEEDS = 1000
+
 #: Of the kernels' three regions; those before it are the plan's.
 _FIRST_REGION = 2
 
@@ -119,14 +122,13 @@ def slice_config(machine, *, data_width=64, memory_bytes=1 << 21, tiles=16384, d
     dtype : str
         Element type.
     """
-    beat_bytes = data_width // 8
     return NodeConfig(
         name="slice", data_width=data_width, dtypes=(dtype,), tiles=tiles, commands=min(tiles, 16384),
         regions=8, routes=2, plans=1, touch_bytes=memory_bytes // 2,
         compute_queue=machine.compute_queue, communication_queue=machine.communication_queue,
         outstanding_reads=16, outstanding_writes=16, burst_beats=16, producer_reads=512,
         memory="dram", dram=machine.memory_timing, memory_bytes=memory_bytes,
-        link_credits=1024, link_max_latency=max(4 * 1024 // beat_bytes, 1024))
+        link_credits=1024, link_max_latency=1024)
 
 
 def check_fits(part, config):
@@ -209,6 +211,7 @@ class _Runner:
         self.engines = [TrafficEngines(transport) for transport in session.transports]
         self.memory = self.slice.memory_map(session.config.beat_bytes)
         self.chunk_bytes = self.slice.chunk_beats * session.config.beat_bytes
+        self.seed = run.seed
         self.plan = relative_reduce_scatter(
             devices=count, chunk_tiles=self.slice.chunk_workgroups * self.slice.wavefronts,
             tile_bytes=self.slice.tile_beats * session.config.beat_bytes, dtype=run.dtype,
@@ -226,6 +229,7 @@ class _Runner:
         self._set_collective("all_gather")
         phases["all_gather"] = self._engine_phase("all_gather", "collective")
         self._check_all_gather()
+        self._reseed()
         self._set_gemm(self.run.t3)
         phases["gemm_bypass"] = self._engine_phase("gemm_bypass", "gemm")
         self._unmap_baseline()
@@ -238,6 +242,7 @@ class _Runner:
                                    "starvation_limit": machine.starvation_limit})):
             for node in self.nodes:
                 node.set_policy(policy, **options)
+            self._reseed()
             phases[name] = self._overlapped_phase(name)
             self._check_last_chunk(name)
         self._check_traffic(phases)
@@ -292,8 +297,13 @@ class _Runner:
                 stream_bytes=memory.operands.bytes // part.read_streams,
                 read_base=memory.operands.base, base=memory.output.base,
                 workgroup_bytes=part.workgroup_beats * beat, wavefronts=part.wavefronts,
-                tile_beats=part.tile_beats, seed=self.run.seed + device, and_mask=and_mask,
-                or_mask=or_mask, stage_reads=part.step_read_parts(_PARTS))
+                tile_beats=part.tile_beats, seed=self.seed + device, and_mask=and_mask, or_mask=or_mask, stage_reads=part.step_read_parts(_PARTS))
+
+    def _reseed(self):
+        """Other data from now on: what an earlier phase has left must not pass for a result."""
+        self.seed += _SEEDS
+        for device, engine in enumerate(self.engines):
+            engine.write("GEMM_SEED", seed=self.seed + device)
 
     def _set_collective(self, name):
         common = {"devices": self.slice.devices, "chunk_beats": self.slice.chunk_beats,
@@ -378,7 +388,7 @@ class _Runner:
     # Check.
 
     def _check_traffic(self, phases):
-        """Counters of the node, of the DRAM and of the engines, against each other and the formulas."""
+        """Counters of the node, of the DRAM and of the engines, against each other."""
         beat = self.session.config.beat_bytes
         for name, phase in phases.items():
             for device, (engine, counters) in enumerate(zip(phase.engine, phase.counters, strict=True)):
@@ -390,7 +400,9 @@ class _Runner:
                         ("reads", reads, counters["dram_reads"] * beat),
                         ("writes", writes, dram_writes * beat),
                         ("reads of the engine", counters["producer_read_bytes"],
-                         engine["read_beats"] * beat)):
+                         engine["read_beats"] * beat),
+                        ("writes of the engine", counters["producer_write_bytes"]
+                         + counters["remote_write_bytes"], engine["write_beats"] * beat)):
                     if one != other:
                         raise SimulatorError(f"{name}, device {device}: {what} of {one} bytes are "
                                              f"counted as {other} elsewhere")
@@ -399,7 +411,7 @@ class _Runner:
         """What a device stores at a position, as elements."""
         and_mask, or_mask = _MASKS[self.run.dtype]
         address = self.memory.output.base + position * self.chunk_bytes
-        words = gemm_words(address // 4, self.chunk_bytes // 4, self.run.seed + device, and_mask, or_mask)
+        words = gemm_words(address // 4, self.chunk_bytes // 4, self.seed + device, and_mask, or_mask)
         return words.view(NUMPY_DTYPES[self.run.dtype])
 
     def _reduced(self, device):

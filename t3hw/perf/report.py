@@ -367,10 +367,11 @@ def text(records, *, machine=None, published=None):
     """All that there is to say, as text for people."""
     made = results(records)
     content = report(records, machine=machine, published=published)
-    parts = [_cases_table(made), _groups_table(content["groups"])]
-    met = goals(content["groups"])
-    if met:
-        parts.append("\n".join([HEADER, *map(line, met)]))
+    parts = [_cases_table(made), *([_bytes_table(made, machine)] if machine else []),
+             _groups_table(content["groups"])]
+    rows = goals(content["groups"])
+    if rows:
+        parts.append("\n".join([HEADER, *map(line, rows)]))
     if content["departures"]:
         parts.append("\n".join(
             ["TRAFFIC THAT IS NOT WHAT THE FORMULAS HAVE"] +
@@ -406,6 +407,22 @@ def _cases_table(made):
             + "".join(f"{value:>7.3f}" for value in gains)
             + f"{result.t3_mca_share_of_ideal:>7.1%}{result.t3_mca_gemm_slowdown:>7.1%}"
               f"{result.data_movement:>7.1%}")
+    return "\n".join(lines)
+
+
+def _bytes_table(made, machine):
+    """Megabytes that one device moves to and from memory, by class, before and after."""
+    scale = machine.channels * machine.column_bytes / 1e6
+    shown = {"GEMM": BEATS[:2], "RS": BEATS[2:4], "AG": BEATS[4:]}
+    head = f"{'MB of one device':<22}" + "".join(
+        f"{variant:^42}" for variant in ("sequential", "T3-MCA")) + f"{'less':>7}"
+    names = f"{'':<22}" + 2 * "".join(f"{f'{name} r':>7}{f'{name} w':>7}" for name in shown)
+    lines = [head, names]
+    for result in made:
+        beats = result.record.beats
+        lines.append(f"{result.record!s:<22}" + "".join(
+            f"{beats[variant][name] * scale:>7.1f}" for variant in ("sequential", "t3_mca")
+            for names in shown.values() for name in names) + f"{result.data_movement:>7.1%}")
     return "\n".join(lines)
 
 

@@ -219,7 +219,8 @@ def test_a_phase_over_time_is_cut_from_the_trace(tmp_path):
     # Never less than nothing, though a beat of the DMA engine may count a bin late.
     assert samples.gemm_reads == (15, 0, 8)
     assert samples.occupancy == (7, 0.5, 0)
-    assert samples.gemm_end == 190
+    # From the first bin's beginning on.
+    assert samples.gemm_end == 200
 
 
 def test_a_report_refuses_a_case_that_it_does_not_run(stub):

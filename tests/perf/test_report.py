@@ -250,7 +250,7 @@ def test_all_figures(tmp_path):
     assert [file.name for file in files] == [
         "speedups.png", "traffic.png", "traffic-over-time-mega-gpt-2-fc-2-tp-8.png",
         "occupancy-mega-gpt-2-fc-2-tp-8.png", "sweep-granularity.png", "sweep-threshold.png",
-        "sweep-link.png", "sweep-compute.png"]
+        "sweep-link.png", "sweep-compute.png", "sweep-efficiency.png"]
     for file in files:
         assert file.stat().st_size < 300_000, file.name
         width, height = png_size(file)
