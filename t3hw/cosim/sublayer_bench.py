@@ -26,14 +26,15 @@ def _show(start):
     """A line for each case that is ready."""
     def on_done(case, outcome, ran):
         rate = outcome.simulated_cycles / outcome.seconds
-        how = (f"{outcome.simulated_cycles:,} cycles in {outcome.seconds:.0f} s, {rate:,.0f} a second"
-               if ran else "as measured before")
-        print(f"{time.monotonic() - start:6.0f} s  {case.sublayer}: {how}", file=sys.stderr, flush=True)
+        how = (f"{outcome.simulated_cycles:,} cycles in {outcome.seconds:.0f} s, "
+               f"{rate:,.0f} a second" if ran else "as measured before")
+        print(f"{time.monotonic() - start:6.0f} s  {case.sublayer}: {how}", file=sys.stderr,
+              flush=True)
     return on_done
 
 
-def bench_overlap(chosen, machine, *, granularity=1, threshold=None, check=False, jobs=2, fresh=False,
-                  sampled=None):
+def bench_overlap(chosen, machine, *, granularity=1, threshold=None, check=False, jobs=2,
+                  fresh=False, sampled=None):
     """Run sublayers in every variant.
 
     Parameters
@@ -91,8 +92,8 @@ def _speed(outcomes, elapsed):
         Row(name="loop-back node in Verilator, slowest case",
             value=min(outcome.simulated_cycles / outcome.seconds for outcome in outcomes),
             unit="cycles/s", goal=100_000, better="higher"),
-        Row(name="one case, all variants, longest", value=max(outcome.seconds for outcome in outcomes),
-            unit="seconds", goal=60, better="lower"),
+        Row(name="one case, all variants, longest",
+            value=max(outcome.seconds for outcome in outcomes), unit="seconds", goal=60, better="lower"),
         Row(name="memory of the largest process, compilers included",
             value=max(outcome.peak_bytes for outcome in outcomes) / 2 ** 20, unit="MiB", goal=4096,
             better="lower")]

@@ -1,4 +1,4 @@
-"""One sublayer in every variant, on a simulated loop-back node or a ring: program, start, wait, count."""
+"""One sublayer in every variant, on a simulated loop-back node or a ring."""
 
 import dataclasses
 
@@ -115,16 +115,16 @@ def slice_config(machine, *, data_width=64, memory_bytes=1 << 21, tiles=16384, d
     machine : Machine
         Its queues and its memory's timing.
     data_width : int
-        Bits that a beat carries: fewer than the memory's columns have make the simulation faster, and
-        change no cycle.
+        Bits that a beat carries: fewer than the memory's columns have make the simulation faster,
+        and change no cycle.
     memory_bytes, tiles : int
         Size of the memory, and of the tables of tiles and commands.
     dtype : str
         Element type.
     """
     return NodeConfig(
-        name="slice", data_width=data_width, dtypes=(dtype,), tiles=tiles, commands=min(tiles, 16384),
-        regions=8, routes=2, plans=1, touch_bytes=memory_bytes // 2,
+        name="slice", data_width=data_width, dtypes=(dtype,), tiles=tiles,
+        commands=min(tiles, 16384), regions=8, routes=2, plans=1, touch_bytes=memory_bytes // 2,
         compute_queue=machine.compute_queue, communication_queue=machine.communication_queue,
         outstanding_reads=16, outstanding_writes=16, burst_beats=16, producer_reads=512,
         memory="dram", dram=machine.memory_timing, memory_bytes=memory_bytes,
@@ -169,7 +169,8 @@ def check_fits(part, config):
             ("beats of a wavefront's tile", part.tile_beats, _TILE),
             ("beats of a workgroup's tile", part.workgroup_beats, _BURST)):
         if value > limit or value & value - 1:
-            raise InputError(f"{where}: {what} must be a power of two of at most {limit}, not {value}")
+            raise InputError(f"{where}: {what} must be a power of two of at most {limit}, "
+                             f"not {value}")
 
 
 def run_sublayer(session, run):
@@ -291,13 +292,14 @@ class _Runner:
         memory = self.memory
         for device, engine in enumerate(self.engines):
             engine.set_gemm(
-                units=part.units, workgroups=part.workgroups, chunk_workgroups=part.chunk_workgroups,
-                steps=part.steps, step_cycles=round(part.step_cycles * _PARTS),
+                units=part.units, workgroups=part.workgroups,
+                chunk_workgroups=part.chunk_workgroups, steps=part.steps, step_cycles=round(part.step_cycles * _PARTS),
                 burst_beats=part.read_burst_beats, streams=part.read_streams,
                 stream_bytes=memory.operands.bytes // part.read_streams,
                 read_base=memory.operands.base, base=memory.output.base,
                 workgroup_bytes=part.workgroup_beats * beat, wavefronts=part.wavefronts,
-                tile_beats=part.tile_beats, seed=self.seed + device, and_mask=and_mask, or_mask=or_mask, stage_reads=part.step_read_parts(_PARTS))
+                tile_beats=part.tile_beats, seed=self.seed + device, and_mask=and_mask,
+                or_mask=or_mask, stage_reads=part.step_read_parts(_PARTS))
 
     def _reseed(self):
         """Other data from now on: what an earlier phase has left must not pass for a result."""
@@ -329,7 +331,7 @@ class _Runner:
         return self._phase(name, kind, start, ends)
 
     def _overlapped_phase(self, name):
-        """The GEMM on every device, until its plan is done, which needs all of the GEMM's stores."""
+        """The GEMM on every device, until its plan is done, which needs all of its stores."""
         done = {"plan_done": 1 << self.plan.plan}
         for node in self.nodes:
             node.arm(self.plan.plan)
@@ -391,7 +393,8 @@ class _Runner:
         """Counters of the node, of the DRAM and of the engines, against each other."""
         beat = self.session.config.beat_bytes
         for name, phase in phases.items():
-            for device, (engine, counters) in enumerate(zip(phase.engine, phase.counters, strict=True)):
+            for device, (engine, counters) in enumerate(
+                    zip(phase.engine, phase.counters, strict=True)):
                 reads = counters["producer_read_bytes"] + counters["dma_read_bytes"]
                 writes = (counters["producer_write_bytes"] + counters["incoming_update_bytes"]
                           + counters["incoming_store_bytes"])
@@ -411,7 +414,8 @@ class _Runner:
         """What a device stores at a position, as elements."""
         and_mask, or_mask = _MASKS[self.run.dtype]
         address = self.memory.output.base + position * self.chunk_bytes
-        words = gemm_words(address // 4, self.chunk_bytes // 4, self.seed + device, and_mask, or_mask)
+        words = gemm_words(address // 4, self.chunk_bytes // 4, self.seed + device, and_mask,
+                           or_mask)
         return words.view(NUMPY_DTYPES[self.run.dtype])
 
     def _reduced(self, device):
@@ -431,8 +435,8 @@ class _Runner:
         kind = np.dtype(f"u{expected.itemsize}")
         wrong = np.flatnonzero(np.frombuffer(held, kind) != expected.view(kind))
         if wrong.size:
-            raise SimulatorError(f"{name}, device {device}, position {position + 1}: {wrong.size} of "
-                                 f"{expected.size} elements are wrong, the first at {wrong[0]}")
+            raise SimulatorError(f"{name}, device {device}, position {position + 1}: {wrong.size} "
+                                 f"of {expected.size} elements are wrong, the first at {wrong[0]}")
 
     def _check_last_chunk(self, name):
         if self.run.check:

@@ -77,11 +77,13 @@ class BuiltinMemory(wiring.Component):
 
     @property
     def minimum_latency(self):
+        """Cycles from ``access`` to ``read`` or ``commit`` when ``latency`` is 0."""
         # Delay queue, head, response.
         return 3 + self._array.latency
 
     @property
     def interlock(self):
+        """Cycles from the issue of a write to that of the next access which needs its result."""
         return self._array.interlock
 
     def elaborate(self, platform):

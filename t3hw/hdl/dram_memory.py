@@ -94,16 +94,19 @@ class DramMemory(wiring.Component):
 
     @property
     def read_latency(self):
+        """Cycles from a column command to ``read``, if no earlier read of its source waits."""
         # Array, reordering.
         return max(self._config.dram.read_data, self._array.latency + 2)
 
     @property
     def write_latency(self):
+        """Cycles from a column command to ``commit``."""
         # Array, response.
         return max(self._config.dram.write_data, self._array.latency + 1)
 
     @property
     def interlock(self):
+        """Cycles from a write's column command to that of an access which needs its result."""
         return self._array.interlock
 
     def elaborate(self, platform):

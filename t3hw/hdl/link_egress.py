@@ -29,8 +29,8 @@ class LinkEgress(wiring.Component):
     link has something to send: so the average is exact, and the n-th word after a pause leaves in
     the first cycle that is not too early, never before.
 
-    Latency to a packet's first word: 2 + ``latency`` cycles from ``dma``, 3 + ``latency`` from the last beat at
-    ``producer``; one less where ``config.link_max_latency`` is 0. A credit counts 2 + ``latency``
+    Latency to a packet's first word: 2 + ``latency`` cycles from ``dma``, 3 + ``latency`` from the
+    last beat at ``producer``; one less where ``config.link_max_latency`` is 0. A credit counts 2 + ``latency``
     cycles after its pulse (1 cycle where that is 0).
 
     Parameters

@@ -75,11 +75,13 @@ class MemoryArray(wiring.Component):
 
     @property
     def latency(self):
+        """Cycles from an access to its result."""
         # Array and adder.
         return 1 + self._adder.latency
 
     @property
     def interlock(self):
+        """Cycles from a write to the first access that sees its result."""
         # Array, adder, and the write itself, which the read port does not see in the same cycle.
         return 2 + self._adder.latency
 

@@ -1,8 +1,8 @@
 """Plan of a reduce-scatter in relative layout: every device is programmed alike.
 
 A device keeps its chunks in the order in which it produces them. What stands at position ``p`` of
-one device stands at ``p + 1`` of its neighbour, so a tile goes one chunk further on, and all devices
-have the same tables. Tiles are runs of bytes that follow each other.
+one device stands at ``p + 1`` of its neighbour, so a tile goes one chunk further on, and all
+devices have the same tables. Tiles are runs of bytes that follow each other.
 """
 
 from .records import Command, DevicePlan, PlanError, Region, Route, Stage, Tile, TileEntry, Traffic
@@ -10,12 +10,12 @@ from .records import Command, DevicePlan, PlanError, Region, Route, Stage, Tile,
 __all__ = ["relative_reduce_scatter"]
 
 
-def relative_reduce_scatter(*, devices, chunk_tiles, tile_bytes, dtype, config, granularity=1, base=0,
-                            plan=0):
+def relative_reduce_scatter(*, devices, chunk_tiles, tile_bytes, dtype, config, granularity=1,
+                            base=0, plan=0):
     """Plan a reduce-scatter of ``devices`` chunks of ``chunk_tiles`` tiles each.
 
-    Position 1 is sent to the neighbour by the producer's own stores; its place in memory stays empty.
-    Positions 2 to ``devices`` - 1 are sent when they are complete; the last one stays.
+    Position 1 is sent to the neighbour by the producer's own stores; its place in memory stays
+    empty. Positions 2 to ``devices`` - 1 are sent when they are complete; the last one stays.
 
     Parameters
     ----------

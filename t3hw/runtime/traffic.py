@@ -1,4 +1,4 @@
-"""Driver of a traffic node's engines: a GEMM's memory traffic, and collectives as kernels do them."""
+"""Driver of a traffic node's engines: a GEMM, and collectives as kernels do them."""
 
 from t3hw.registers.access import RegisterMap
 from t3hw.registers.traffic_map import ENUMS, MAP_HASH, REGISTERS, TABLES
@@ -33,7 +33,8 @@ class TrafficEngines:
         try:
             found = self.read("MAP_HASH")["hash"]
         except OSError:
-            raise DeviceError("this node has no traffic engines: generate it with --traffic") from None
+            raise DeviceError("this node has no traffic engines: "
+                              "generate it with --traffic") from None
         if found != MAP_HASH:
             raise DeviceError(f"the traffic engines have register map {found:#010x}, "
                               f"software {MAP_HASH:#010x}")
@@ -55,13 +56,14 @@ class TrafficEngines:
 
     # GEMM.
 
-    def set_gemm(self, *, units, workgroups, first_workgroup=0, chunk_workgroups, steps, step_cycles,
-                 burst_beats, streams, stream_bytes, read_base, base, workgroup_bytes, wavefronts,
+    def set_gemm(self, *, units, workgroups, first_workgroup=0, chunk_workgroups, steps,
+                 step_cycles, burst_beats, streams, stream_bytes, read_base, base, workgroup_bytes, wavefronts,
                  tile_beats, seed=0, and_mask=0xFFFFFFFF, or_mask=0, stage_reads):
         """Set a GEMM up. Names are those of the registers; see the traffic engines' manual.
 
         ``burst_beats``, ``streams``, ``stream_bytes`` and ``tile_beats`` are powers of two;
-        ``step_cycles`` and each of ``stage_reads``, the beats that a step reads by stage, are in 1/256.
+        ``step_cycles`` and each of ``stage_reads``, the beats that a step reads by stage, are in
+        1/256.
 
         Raises
         ------
@@ -90,8 +92,8 @@ class TrafficEngines:
         self.set_stage_reads(stage_reads)
         if not self.read("GEMM_STATUS")["legal"]:
             sizes = self.read("CAP_GEMM")
-            raise DeviceError(f"the GEMM engine, of {sizes['units']} units, refuses these settings: "
-                              f"{units} units, {workgroups} workgroups in chunks of "
+            raise DeviceError(f"the GEMM engine, of {sizes['units']} units, refuses these "
+                              f"settings: {units} units, {workgroups} workgroups in chunks of "
                               f"{chunk_workgroups}, {wavefronts} tiles of {tile_beats} beats each, "
                               f"bursts of {burst_beats} beats")
 
@@ -189,10 +191,10 @@ class TrafficEngines:
             raise DeviceError(f"an access of the {engine} engine was answered with an error")
 
     def read_memory(self, address, length):
-        """Bytes of the node's memory; no engine may run. ``address`` and ``length`` are multiples of 4.
-        """
+        """Bytes of the node's memory, in whole words; no engine may run."""
         if address % 4 or length % 4:
-            raise DeviceError(f"address and length must be multiples of 4, not {address} and {length}")
+            raise DeviceError("address and length must be multiples of 4, "
+                              f"not {address} and {length}")
         self._write_wide("READ_ADDRESS", address)
         where = _MAP.register_address("READ_DATA")
         return b"".join(self.transport.read32(where).to_bytes(4, "little")
