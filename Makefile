@@ -65,7 +65,7 @@ bench: install
 RESULTS := docs/results
 SWEEPS  := granularity threshold link compute
 experiment: install
-	$(BIN)/t3hw bench overlap --all --check --over-time "T-NLG FC-2 TP 8" --json $(RESULTS)/overlap.json \
+	$(BIN)/t3hw bench overlap --all --over-time "T-NLG FC-2 TP 8" --json $(RESULTS)/overlap.json \
 	  --figures $(RESULTS)/overlap
 	for name in $(SWEEPS); do $(BIN)/t3hw bench overlap --model T-NLG --tp 8 --sweep $$name \
 	  --json $(RESULTS)/sweep-$$name.json --figures $(RESULTS)/overlap || exit 1; done

@@ -295,6 +295,8 @@ def _check_folders(*paths):
     for path in paths:
         if path is not None and not path.absolute().parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.absolute().parent))
+        if path is not None and path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "is a folder, and must be a file", str(path))
 
 
 def _run(operands, config, options):
@@ -373,6 +375,10 @@ def _bench_overlap(options):
     chosen = sublayers(model=options.model, sublayer=options.sublayer, tp=options.tp)
     if options.sweep and options.over_time:
         raise InputError("--over-time keeps a case's run over time, which --sweep does not")
+    if (options.sweep == "threshold" and options.threshold is not None
+            or options.sweep == "granularity" and options.granularity != 1):
+        raise InputError(f"--sweep {options.sweep} goes through the values of --{options.sweep}, "
+                         "which can't be given, too")
     machine = read_machine(options.machine)
     _check_folders(options.json)
     if options.figures:

@@ -223,7 +223,8 @@ class NodeConfig:
         try:
             fields = tomllib.loads(Path(path).read_text())
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"{path}: {error}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"{path}: {reason}") from None
         base = cls.preset(fields.pop("preset")) if "preset" in fields else cls()
         known = {field.name for field in dataclasses.fields(cls)}
         for key in fields:

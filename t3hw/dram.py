@@ -378,7 +378,8 @@ class DramTiming:
         try:
             fields = tomllib.loads(path.read_text())
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise DramError(f"{path}: {error}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise DramError(f"{path}: {reason}") from None
         known = {field.name: field for field in dataclasses.fields(cls)}
         for key in fields:
             if key not in known:

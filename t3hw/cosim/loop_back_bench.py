@@ -16,7 +16,7 @@ TOKENS = HIDDEN = 2048
 
 #: Of the memory's refresh, times this, is a multiple of all that the hardware repeats by itself. Without
 #: the same phase, a ring and a loop-back node would be as alike as two runs of one of them.
-_PERIOD = 256
+_PERIOD = 128
 
 #: Counters that go on when a run is over, until software reads them.
 _GO_ON = ("cycles", "occupancy_0", "dram_refreshes", "dram_precharges")

@@ -272,7 +272,12 @@ def test_the_command_line_shows_and_writes_what_was_measured(stub, tmp_path, cap
     # What was taken over says nothing of how long all takes.
     content = json.loads((tmp_path / "overlap.json").read_text())
     assert content["simulation"]["seconds"] is None
-    assert main([*arguments, "--sweep", "granularity", "--figures", str(out)]) == OK
+    sweep = ["--sweep", "granularity", "--figures", str(out)]
+    assert main([*arguments, *sweep]) == BAD_INPUT
+    assert "which can't be given, too" in capsys.readouterr().err
+    arguments.remove("--granularity")
+    arguments.remove("3")
+    assert main([*arguments, *sweep]) == OK
     captured = capsys.readouterr()
     content = json.loads((tmp_path / "overlap.json").read_text())
     assert content["sweep"] == "granularity" and len(content["cases"]) == 4
