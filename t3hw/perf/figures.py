@@ -40,7 +40,7 @@ SWEEPS = {
     "threshold": ("occupancy threshold of T3-MCA, accesses", False),
     "link": ("link, GB/s a direction", True),
     "compute": ("GEMM's rate, TFLOP/s", True),
-    "efficiency": ("share of the compute units' peak that the GEMM reaches", False),
+    "efficiency": ("GEMM's share of the compute units' peak", False),
 }
 _INK, _FAINT = "#30343B", "#8A9099"
 #: Bins of a picture's time axis at most.
