@@ -307,7 +307,8 @@ def clear_in_the_middle(session, stopped, other, order):
     scripts = {}
     for device in range(session.devices):
         half = stores(*stopped, device)
-        scripts[device] = half[:len(half) // 2] + stores(*other, device, pace=20)
+        # Slow enough for all clears, each of which reads the node's counters.
+        scripts[device] = half[:len(half) // 2] + stores(*other, device, pace=60)
     session.play(scripts)
     # Until the last store of the half has been answered, or the rest would be refused.
     session.wait(200)

@@ -160,7 +160,9 @@ def test_a_case_becomes_a_record_with_its_run_over_time(monkeypatch):
         assert beats == dataclasses.asdict(expected), variant
     for variant in ("t3", "t3_mca"):
         samples, beats = record.samples[variant], record.beats[variant]
-        assert record.gemm_cycles[variant] == samples.gemm_end <= record.cycles[variant]
+        # Samples begin with a bin, the GEMM somewhere in it.
+        assert 0 <= samples.gemm_end - record.gemm_cycles[variant] < sublayer_cases.SAMPLE_CYCLES
+        assert record.gemm_cycles[variant] <= record.cycles[variant]
         assert len(samples.gemm_reads) == record.cycles[variant] // 64 + 1 or (
             len(samples.gemm_reads) == record.cycles[variant] // 64 + 2)
         assert sum(samples.gemm_writes) == beats["gemm_writes"]
@@ -215,6 +217,6 @@ def test_a_difference_of_a_counter_is_not_overlooked():
     assert compare(alone, changed(counters=[counters | {"dma_packets": counters["dma_packets"] + 1}])
                    )[1] == 1 / max(counters["dma_packets"], 1)
     assert compare(alone, changed(counters=[counters | {"link_stall": counters["link_stall"] + 7}])
-                   )[1] == 7 / alone["t3"].cycles[0]
+                   )[1] == 7 / max(counters["link_stall"], 1)
     # What goes on until software has read it says nothing.
     assert compare(alone, changed(counters=[counters | {"cycles": 1}])) == (0, 0)
