@@ -348,6 +348,9 @@ def run(build, *, test_module, directory, plusargs=(), environment=None, seconds
         variables["COCOTB_REWRITE_ASSERTION_FILES"] = ""
     variables |= environment or {}
     if build.simulator == "verilator":
+        # A build outlives the environment that made it; its libraries are those of this one.
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join(
+            [str(cocotb_tools.config.libs_dir), *filter(None, [variables.get("LD_LIBRARY_PATH")])])
         command = [str(build.program), *plusargs]
         if waves:
             command += ["--trace", "--trace-file", "waves.fst"]
