@@ -35642,49 +35642,49 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   always @(posedge clk)
     whole <= \$127 ;
   always @(posedge clk)
-    in_table <= \$128 ;
+    at_scratch <= \$128 ;
   always @(posedge clk)
-    at_scratch <= \$129 ;
+    at_control <= \$129 ;
   always @(posedge clk)
-    at_control <= \$130 ;
+    at_starvation_limit <= \$130 ;
   always @(posedge clk)
-    at_starvation_limit <= \$131 ;
+    at_memory_latency <= \$131 ;
   always @(posedge clk)
-    at_memory_latency <= \$132 ;
+    at_link_latency <= \$132 ;
   always @(posedge clk)
-    at_link_latency <= \$133 ;
+    at_link_interval <= \$133 ;
   always @(posedge clk)
-    at_link_interval <= \$134 ;
+    at_hold_timeout <= \$134 ;
   always @(posedge clk)
-    at_hold_timeout <= \$135 ;
+    at_link_header_interval <= \$135 ;
   always @(posedge clk)
-    at_link_header_interval <= \$136 ;
+    at_irq_status <= \$136 ;
   always @(posedge clk)
-    at_irq_status <= \$137 ;
+    at_irq_enable <= \$137 ;
   always @(posedge clk)
-    at_irq_enable <= \$138 ;
+    at_error_status <= \$138 ;
   always @(posedge clk)
-    at_error_status <= \$139 ;
+    at_tile_state_index <= \$139 ;
   always @(posedge clk)
-    at_tile_state_index <= \$140 ;
+    at_mca_control <= \$140 ;
   always @(posedge clk)
-    at_mca_control <= \$141 ;
+    at_mca_boundary_0 <= \$141 ;
   always @(posedge clk)
-    at_mca_boundary_0 <= \$142 ;
+    at_mca_boundary_1 <= \$142 ;
   always @(posedge clk)
-    at_mca_boundary_1 <= \$143 ;
+    at_mca_boundary_2 <= \$143 ;
   always @(posedge clk)
-    at_mca_boundary_2 <= \$144 ;
+    at_mca_threshold_0 <= \$144 ;
   always @(posedge clk)
-    at_mca_threshold_0 <= \$145 ;
+    at_mca_threshold_1 <= \$145 ;
   always @(posedge clk)
-    at_mca_threshold_1 <= \$146 ;
+    at_mca_threshold_2 <= \$146 ;
   always @(posedge clk)
-    at_mca_threshold_2 <= \$147 ;
+    at_mca_threshold_3 <= \$147 ;
   always @(posedge clk)
-    at_mca_threshold_3 <= \$148 ;
+    at_counter_control <= \$148 ;
   always @(posedge clk)
-    at_counter_control <= \$149 ;
+    in_table <= \$149 ;
   always @(posedge clk)
     write_state <= \$150 ;
   always @(posedge clk)
@@ -36201,169 +36201,169 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$128  = 1'h0;
-    if (\$48 ) begin
-      \$128  = 1'h1;
-    end
-    if (\$49 ) begin
-      \$128  = 1'h1;
-    end
-    if (\$50 ) begin
-      \$128  = 1'h1;
-    end
-    if (\$51 ) begin
-      \$128  = 1'h1;
-    end
-    if (\$52 ) begin
-      \$128  = 1'h1;
-    end
+    \$128  = \$27 ;
     if (rst) begin
       \$128  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$129  = \$27 ;
+    \$129  = \$28 ;
     if (rst) begin
       \$129  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$130  = \$28 ;
+    \$130  = \$29 ;
     if (rst) begin
       \$130  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$131  = \$29 ;
+    \$131  = \$30 ;
     if (rst) begin
       \$131  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$132  = \$30 ;
+    \$132  = \$31 ;
     if (rst) begin
       \$132  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$133  = \$31 ;
+    \$133  = \$32 ;
     if (rst) begin
       \$133  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$134  = \$32 ;
+    \$134  = \$33 ;
     if (rst) begin
       \$134  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$135  = \$33 ;
+    \$135  = \$34 ;
     if (rst) begin
       \$135  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$136  = \$34 ;
+    \$136  = \$35 ;
     if (rst) begin
       \$136  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$137  = \$35 ;
+    \$137  = \$36 ;
     if (rst) begin
       \$137  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$138  = \$36 ;
+    \$138  = \$37 ;
     if (rst) begin
       \$138  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$139  = \$37 ;
+    \$139  = \$38 ;
     if (rst) begin
       \$139  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$140  = \$38 ;
+    \$140  = \$39 ;
     if (rst) begin
       \$140  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$141  = \$39 ;
+    \$141  = \$40 ;
     if (rst) begin
       \$141  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$142  = \$40 ;
+    \$142  = \$41 ;
     if (rst) begin
       \$142  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$143  = \$41 ;
+    \$143  = \$42 ;
     if (rst) begin
       \$143  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$144  = \$42 ;
+    \$144  = \$43 ;
     if (rst) begin
       \$144  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$145  = \$43 ;
+    \$145  = \$44 ;
     if (rst) begin
       \$145  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$146  = \$44 ;
+    \$146  = \$45 ;
     if (rst) begin
       \$146  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$147  = \$45 ;
+    \$147  = \$46 ;
     if (rst) begin
       \$147  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$148  = \$46 ;
+    \$148  = \$47 ;
     if (rst) begin
       \$148  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$149  = \$47 ;
+    \$149  = 1'h0;
+    if (\$48 ) begin
+      \$149  = 1'h1;
+    end
+    if (\$49 ) begin
+      \$149  = 1'h1;
+    end
+    if (\$50 ) begin
+      \$149  = 1'h1;
+    end
+    if (\$51 ) begin
+      \$149  = 1'h1;
+    end
+    if (\$52 ) begin
+      \$149  = 1'h1;
+    end
     if (rst) begin
       \$149  = 1'h0;
     end

@@ -8,6 +8,7 @@ from amaranth.utils import bits_for
 from ..config import checked_config
 from ..registers import (COUNTERS, REGISTERS, TABLES, capabilities, register_limits,
                          reset_values)
+from .axil_collect import collect_write
 from .counters import Counters
 from .error_collector import ErrorCollector
 from .seams import (INTENSITY_LEVELS, INTENSITY_WIDTH, STAMP_WIDTH, Policy, Table, axil_address,
@@ -228,31 +229,10 @@ class RegisterBlock(wiring.Component):
 
     def _write(self, m, running, guard, counters):
         """AW and W to B. Returns a pulse by writable register, and the word that is written."""
-        address = Signal(len(self.aw.p.addr))
-        word = Signal(WORD_WIDTH)
-        strobe = Signal(WORD_WIDTH // 8)
-        have_address = Signal()
-        have_word = Signal()
-        m.d.comb += [
-            self.aw.ready.eq(running & ~have_address),
-            self.w.ready.eq(running & ~have_word),
-        ]
-        with m.If(self.aw.valid & self.aw.ready):
-            m.d.sync += [address.eq(self.aw.p.addr), have_address.eq(1)]
-        with m.If(self.w.valid & self.w.ready):
-            m.d.sync += [word.eq(self.w.p.data), strobe.eq(self.w.p.strb), have_word.eq(1)]
-
-        # Where it goes, one cycle later.
-        whole = Signal()
-        hits = {name: Signal(name=f"at_{name.lower()}") for name, register in REGISTERS.items()
-                if register.access != "ro"}
+        write = collect_write(m, self, running, REGISTERS)
+        address, word, hits, whole = write.address, write.word, write.hits, write.whole
         in_table = Signal()
-        m.d.sync += [
-            whole.eq(strobe.all() & (address[:2] == 0)),
-            in_table.eq(0),
-        ]
-        for name, hit in hits.items():
-            m.d.sync += hit.eq(address == REGISTERS[name].offset)
+        m.d.sync += in_table.eq(0)
         for name, table in TABLES.items():
             stride_bits = bits_for(table.stride - 1)
             window_bits = bits_for(table.entries * table.stride - 1)
@@ -278,7 +258,7 @@ class RegisterBlock(wiring.Component):
         ]
         with m.FSM(name="write"):
             with m.State("COLLECT"):
-                with m.If(have_address & have_word):
+                with m.If(write.have_address & write.have_word):
                     m.next = "CHECK"
             with m.State("CHECK"):
                 with m.If(in_table & whole):
@@ -305,7 +285,7 @@ class RegisterBlock(wiring.Component):
             with m.State("RESPOND"):
                 m.d.comb += self.b.valid.eq(1)
                 with m.If(self.b.ready):
-                    m.d.sync += [have_address.eq(0), have_word.eq(0)]
+                    m.d.sync += [write.have_address.eq(0), write.have_word.eq(0)]
                     m.next = "COLLECT"
         return {name: act & hit for name, hit in hits.items()}, word
 

@@ -8,6 +8,7 @@ from amaranth.utils import bits_for
 from ..registers.traffic import (
     REGISTERS, TABLES, capabilities, field_limits, register_limits, table_sizes,
 )
+from .axil_collect import collect_write
 from .register_block import Response
 from .seams import (
     axi_address, axi_read_data, axil_address, axil_read_data, axil_write_data, axil_write_response,
@@ -171,27 +172,8 @@ class TrafficRegisters(wiring.Component):
 
     def _write(self, m, running):
         """AW and W to B. Returns a pulse by writable register, and the word that is written."""
-        address = Signal(len(self.aw.p.addr))
-        word = Signal(WORD_WIDTH)
-        strobe = Signal(WORD_WIDTH // 8)
-        have_address = Signal()
-        have_word = Signal()
-        m.d.comb += [
-            self.aw.ready.eq(running & ~have_address),
-            self.w.ready.eq(running & ~have_word),
-        ]
-        with m.If(self.aw.valid & self.aw.ready):
-            m.d.sync += [address.eq(self.aw.p.addr), have_address.eq(1)]
-        with m.If(self.w.valid & self.w.ready):
-            m.d.sync += [word.eq(self.w.p.data), strobe.eq(self.w.p.strb), have_word.eq(1)]
-
-        # Where it goes, one cycle later.
-        whole = Signal()
-        hits = {name: Signal(name=f"at_{name.lower()}") for name, register in REGISTERS.items()
-                if register.access != "ro"}
-        m.d.sync += whole.eq(strobe.all() & (address[:2] == 0))
-        for name, hit in hits.items():
-            m.d.sync += hit.eq(address == REGISTERS[name].offset)
+        write = collect_write(m, self, running, REGISTERS)
+        address, word, hits, whole = write.address, write.word, write.hits, write.whole
         tables, too_much = self._tables(m, address, word)
 
         # What an engine that runs does not let go.
@@ -216,7 +198,7 @@ class TrafficRegisters(wiring.Component):
         ]
         with m.FSM(name="write"):
             with m.State("COLLECT"):
-                with m.If(have_address & have_word):
+                with m.If(write.have_address & write.have_word):
                     m.next = "CHECK"
             with m.State("CHECK"):
                 m.d.sync += refused.eq(
@@ -232,7 +214,7 @@ class TrafficRegisters(wiring.Component):
             with m.State("RESPOND"):
                 m.d.comb += self.b.valid.eq(1)
                 with m.If(self.b.ready):
-                    m.d.sync += [have_address.eq(0), have_word.eq(0)]
+                    m.d.sync += [write.have_address.eq(0), write.have_word.eq(0)]
                     m.next = "COLLECT"
         return {name: act & hit for name, hit in hits.items()}, word
 
