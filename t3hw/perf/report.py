@@ -6,7 +6,6 @@ the longer of GEMM and RS, each alone, and the AG.
 """
 
 import dataclasses
-import math
 
 from t3hw.bench import HEADER, Row, line
 from t3hw.data_files import DATA, check_fields, read_toml
@@ -14,6 +13,7 @@ from t3hw.workloads.errors import InputError
 from t3hw.workloads.sublayers import load_models, sublayers
 
 from .records import BEATS, OVERLAPPED, VARIANTS
+from .sublayer_slice import geomean
 
 __all__ = ["METRICS", "CaseResult", "Figure", "Metric", "goals", "load_published", "report",
            "results", "summaries", "text"]
@@ -250,7 +250,7 @@ def _geomean(unit, values):
     factors = values if sign is None else [1 + sign * value for value in values]
     if min(factors) <= 0:
         return None
-    mean = math.exp(sum(map(math.log, factors)) / len(factors))
+    mean = geomean(factors)
     return mean if sign is None else sign * (mean - 1)
 
 
