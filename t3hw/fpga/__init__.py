@@ -1,0 +1,1 @@
+"""FPGA: what a block costs, boards, bitstreams. Needs the packages of the extra ``fpga``."""
