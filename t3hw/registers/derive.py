@@ -1,4 +1,4 @@
-"""Derive all that follows from the register descriptions ``t3.rdl`` and ``traffic.rdl``.
+"""Derive all that follows from the register descriptions ``t3.rdl``, ``traffic.rdl``, ``board.rdl``.
 
 ``python -m t3hw.registers.derive`` writes the Python maps, the C headers and the HTML manual;
 ``--check`` writes nothing and fails if one of them is not what it would write.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from t3hw.registers.description import Counter, Field, Register, Table, TableField
 
-__all__ = ["Description", "NODE", "TRAFFIC", "load", "map_hash", "derive", "check", "main"]
+__all__ = ["Description", "NODE", "TRAFFIC", "BOARD", "ALL", "load", "map_hash", "derive", "check", "main"]
 
 
 class Description(NamedTuple):
@@ -30,8 +30,12 @@ NODE = Description(Path(__file__).with_name("t3.rdl"), Path("t3hw/registers/map.
                    Path("rtl/t3_registers.h"))
 TRAFFIC = Description(Path(__file__).with_name("traffic.rdl"), Path("t3hw/registers/traffic_map.py"),
                       Path("rtl/t3_traffic_registers.h"))
+#: A design for a board, around its nodes.
+BOARD = Description(Path(__file__).with_name("board.rdl"), Path("t3hw/registers/board_map.py"),
+                    Path("rtl/t3_board_registers.h"))
+ALL = (NODE, TRAFFIC, BOARD)
 ROOT = Path(__file__).resolve().parents[2]
-#: The manual has both.
+#: The manual has all.
 MANUAL = Path("docs/registers")
 
 
@@ -149,9 +153,10 @@ def _map_text(content, source):
             lines.append(f"{indent}{quoted(name)}: {type(field).__name__}({', '.join(values)}),\n")
         return "".join(lines)
 
-    # Not all maps have counters.
-    types = [kind for kind in ("Counter", "Field", "Register", "Table", "TableField")
-             if kind != "Counter" or content["COUNTERS"]]
+    # Not all maps have counters and tables.
+    types = [kind for kind, used in (("Counter", content["COUNTERS"]), ("Field", True),
+                                     ("Register", True), ("Table", content["TABLES"]),
+                                     ("TableField", content["TABLES"])) if used]
     parts = [f'"""Register map. Derived from {source.name} by `python -m t3hw.registers.derive`; '
              'do not edit."""\n\n'
              f"from t3hw.registers.description import {', '.join(types)}\n\n"
@@ -220,7 +225,7 @@ def derive(root=ROOT):
     """Write everything below ``root``."""
     root = Path(root)
     tops, hashes = [], []
-    for description in (NODE, TRAFFIC):
+    for description in ALL:
         content = load(description)
         top = _compile(description)
         for path in (description.map, description.header):
@@ -242,7 +247,7 @@ def check(root=ROOT):
         derive(folder)
         wanted = {path.relative_to(folder): path.read_bytes()
                   for path in Path(folder).glob("**/*") if path.is_file()}
-    derived = [root / path for description in (NODE, TRAFFIC)
+    derived = [root / path for description in ALL
                for path in (description.map, description.header)]
     found = {path.relative_to(root): path.read_bytes()
              for path in [*derived, *(root / MANUAL).glob("**/*")] if path.is_file()}

@@ -13,7 +13,7 @@ from t3hw import registers
 from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
 from t3hw.hdl import seams
 from t3hw.registers import map as node_map
-from t3hw.registers import traffic, traffic_map
+from t3hw.registers import board, board_map, traffic, traffic_map
 from t3hw.registers import (
     COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TABLES, RegisterError, capabilities,
     decode_entry, decode_register, derive, encode_entry, encode_register, entry_address,
@@ -36,7 +36,8 @@ def test_check_names_what_drifted(tmp_path):
 
 
 def test_map_holds_what_was_loaded_and_its_hash():
-    for description, map_ in ((derive.NODE, node_map), (derive.TRAFFIC, traffic_map)):
+    for description, map_ in (
+            (derive.NODE, node_map), (derive.TRAFFIC, traffic_map), (derive.BOARD, board_map)):
         assert derive.load(description) == {
             name: getattr(map_, name) for name in ("REGISTERS", "COUNTERS", "TABLES", "ENUMS")}
         assert derive.map_hash(derive.load(description)) == map_.MAP_HASH

@@ -1,1 +1,1 @@
-var SearchBucketIndex = [234936584,267651219];
+var SearchBucketIndex = [225586987,267651219];
