@@ -10,6 +10,7 @@ from pathlib import Path
 
 from . import __version__
 from .config import DTYPE_NAMES, PRESETS, ConfigError, NodeConfig
+from .fpga.cli import add_parser as add_fpga
 
 __all__ = ["main"]
 
@@ -27,6 +28,8 @@ def main(arguments=None):
     # What every module may raise about its input; imported late, so that --help is quick.
     from .cosim.simulators import SimulatorError
     from .dram import DramError
+    from .fpga.tools import FlowError
+    from .fpga.utilisation import Overfull
     from .registers import RegisterError
     from .runtime.device import DeviceError
     from .runtime.plan import PlanError
@@ -40,8 +43,8 @@ def main(arguments=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-    except (ConfigError, DeviceError, DramError, InputError, PlanError, RegisterError,
-            SimulatorError) as error:
+    except (ConfigError, DeviceError, DramError, FlowError, InputError, Overfull, PlanError,
+            RegisterError, SimulatorError) as error:
         print(f"t3hw: {error}", file=sys.stderr)
         return BAD_INPUT
     except OSError as error:
@@ -90,6 +93,8 @@ def _parser():
     demo.add_argument("--simulator", choices=("verilator", "icarus"), default="verilator")
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the summary as JSON")
     demo.set_defaults(run=_demo)
+
+    add_fpga(commands)
 
     registers = commands.add_parser("registers", help="print the register map",
                                     description="Print all registers and tables.")

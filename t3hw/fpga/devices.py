@@ -4,7 +4,7 @@ import re
 
 from ..config import ConfigError
 
-__all__ = ["ECP5_RESOURCES", "chip", "ecp5_options", "resources"]
+__all__ = ["ECP5_RESOURCES", "chip", "ecp5_options", "gowin_family", "ice40_options", "resources"]
 
 #: Cells of the ECP5 by size: LUT4 (also as carry and LUT RAM), flip-flops, block RAMs, multipliers.
 ECP5_RESOURCES = {
@@ -21,6 +21,9 @@ _ICE40_RESOURCES = {
 _GOWIN_RESOURCES = {
     "GW1NR-9": {"LUT4": 8640, "FF": 6480, "block RAM": 26, "LUT RAM": 270},
 }
+
+#: The die, with its revision: parts of an older one are not sold.
+_GOWIN_FAMILIES = {"GW1NR-9": "GW1N-9C"}
 
 _ECP5_PART = re.compile(r"(LFE5UM?(?:5G)?)-(\d+F)-(\d)(BG|MG)(\d+)([CI])")
 _ECP5_PACKAGES = {"BG": "CABGA", "MG": "CSFBGA"}
@@ -64,3 +67,21 @@ def _ecp5(part):
         raise ConfigError("part must be like LFE5U-85F-6BG381C, with 12F, 25F, 45F or 85F, not "
                           f"{part!r}")
     return found.groups()
+
+
+def ice40_options(part):
+    """nextpnr's arguments for an iCE40, which is written like iCE40UP5K-SG48."""
+    name, _, package = part.partition("-")
+    if name not in _ICE40_RESOURCES or not package:
+        raise ConfigError(f"part must be one of {', '.join(_ICE40_RESOURCES)} with its package, "
+                          f"such as iCE40UP5K-SG48, not {part!r}")
+    return [f"--{name.removeprefix('iCE40').lower()}", "--package", package.lower()]
+
+
+def gowin_family(part):
+    """What the open tools call the die of a Gowin part."""
+    for name, family in _GOWIN_FAMILIES.items():
+        series, _, size = name.partition("-")
+        if re.match(rf"{series}-[A-Z]+{size}[A-Z]", part):
+            return family
+    raise ConfigError(f"part must be of {', '.join(_GOWIN_FAMILIES)}, not {part!r}")

@@ -34,5 +34,6 @@ def slowest_by_block(report, scopes):
     for net in report.get("detailed_net_timings", ()):
         for end in net["endpoints"]:
             block = block_of(end["cell"], scopes)
-            slowest[block] = max(slowest.get(block, 0.0), end["delay"])
+            _shortest, longest = end["delay"]
+            slowest[block] = max(slowest.get(block, 0.0), longest)
     return dict(sorted(slowest.items(), key=lambda item: -item[1]))

@@ -3,8 +3,7 @@
 import importlib
 import math
 
-from amaranth import (ClockDomain, ClockSignal, Const, Elaboratable, Instance, Module, ResetSignal,
-                      Signal)
+from amaranth import ClockDomain, Const, Elaboratable, Instance, Module, Signal
 from amaranth.build import Attrs, Pins, Resource, ResourceError, Subsignal
 from amaranth.lib import io
 from amaranth.lib.cdc import ResetSynchronizer
@@ -12,6 +11,7 @@ from amaranth.lib.cdc import ResetSynchronizer
 from ..config import ConfigError
 from ..hdl.board import Board
 from .clocks import ecp5_pll, gowin_pll, ice40_pll
+from .devices import gowin_family
 
 __all__ = ["BoardTop", "open_platform"]
 
@@ -138,7 +138,7 @@ class BoardTop(Elaboratable):
         m.submodules.clock_buffer = buffer = io.Buffer("i", pads)
         m.submodules.pll = Instance(
             "rPLL",
-            p_FCLKIN=f"{reference / 1e6:g}", p_DEVICE=self._design.device,
+            p_FCLKIN=f"{reference / 1e6:g}", p_DEVICE=gowin_family(self._design.part),
             p_IDIV_SEL=setting["input"], p_FBDIV_SEL=setting["feedback"],
             p_ODIV_SEL=setting["output"], p_DYN_IDIV_SEL="false", p_DYN_FBDIV_SEL="false",
             p_DYN_ODIV_SEL="false", p_CLKFB_SEL="internal",
@@ -160,7 +160,7 @@ class BoardTop(Elaboratable):
                 Subsignal("tx", Pins(pins["tx"], dir="o")), Attrs(**uart))])
         name = "t3_uart" if uart or self._design.uart else "uart"
         try:
-            port = platform.request(name, 0, dir={"rx": "-", "tx": "-"})
+            port = platform.request(name, 0, dir="-")
         except ResourceError:
             raise ConfigError(f"{self._design.platform} has no serial port; a table uart in the "
                               "board's file says which pins are rx and tx") from None

@@ -3,7 +3,8 @@
 import collections
 import re
 
-__all__ = ["COSTS", "PARAMETERS", "Overfull", "block_of", "by_block", "check_fit", "count", "each"]
+__all__ = ["COSTS", "PARAMETERS", "Overfull", "block_of", "by_block", "check_fit", "count", "each",
+           "scopes_of"]
 
 #: What a cell of a synthesized netlist takes, by family and type.
 COSTS = {
@@ -69,9 +70,8 @@ def block_of(name, scopes):
     for part in parts[:depth]:
         if part == "core" and not block:
             continue
-        inside = _CONTAINER.fullmatch(part)
-        block.append(re.sub(r"\d+$", "*", part) if inside else part)
-        if not inside:
+        block.append(re.sub(r"\d+$", "*", part))
+        if not _CONTAINER.fullmatch(part):
             break
     return ".".join(block) or OTHER
 
@@ -99,7 +99,7 @@ def by_block(netlist, family):
         Counts by kind, by block, the largest first.
     """
     cells = _cells(netlist)
-    scopes = {name for name, cell in cells.items() if cell["type"] == "$scopeinfo"}
+    scopes = scopes_of(netlist)
     blocks = collections.defaultdict(collections.Counter)
     for name, cell in cells.items():
         cost = _cost(family, cell["type"])
@@ -107,6 +107,11 @@ def by_block(netlist, family):
             blocks[block_of(name, scopes)].update(cost)
     return {name: dict(counts) for name, counts in sorted(
         blocks.items(), key=lambda item: (-item[1]["LUT4"], item[0]))}
+
+
+def scopes_of(netlist):
+    """Names of the instances that a flat netlist was made of."""
+    return {name for name, cell in _cells(netlist).items() if cell["type"] == "$scopeinfo"}
 
 
 def _cells(netlist):
