@@ -1,12 +1,13 @@
 """`t3hw fpga`: boards, their bitstreams, and what runs on them."""
 
+import argparse
 import contextlib
 from pathlib import Path
 
 from ..config import PRESETS, ConfigError, NodeConfig
 from .boards import BoardDesign, board_names
 
-__all__ = ["add_parser"]
+__all__ = ["add_bench_parser", "add_parser"]
 
 #: Exit codes of `t3hw.cli`.
 _OK, _WRONG = 0, 1
@@ -64,6 +65,30 @@ def add_parser(commands):
     selftest.add_argument("--only", metavar="STEP", action="append", help="run this step; may be repeated")
     selftest.set_defaults(run=_selftest)
     return parser
+
+
+def add_bench_parser(kinds):
+    """Add `t3hw bench fpga`."""
+    parser = kinds.add_parser(
+        "fpga", help="cells and clock of the blocks on an ECP5",
+        description="What each block costs between registers on an ECP5-85 of the slowest grade, and the "
+                    "clock that it reaches: the median of several placements.")
+    parser.add_argument("--blocks", nargs="+", metavar="BLOCK",
+                        help="these blocks (default: all, which takes hours)")
+    parser.add_argument("--seeds", type=_seeds, default=5, metavar="N",
+                        help="placements of each block (default: %(default)s)")
+    parser.add_argument("--targets", nargs="*", metavar="TARGET", default=[],
+                        help="synthesize for xilinx or gowin, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--compare", type=Path, metavar="FILE",
+                        help="report what became more than 5 %% worse than in these results")
+    parser.set_defaults(run=_bench)
+
+
+def _seeds(text):
+    if not text.isdigit() or not 1 <= int(text) <= 100:
+        raise argparse.ArgumentTypeError(f"must be from 1 to 100, not {text}")
+    return int(text)
 
 
 def _add_board(parser):
@@ -164,3 +189,21 @@ def _selftest(options):
         passed = run_selftest(link, show=print, design=design, only=options.only,
                               quick=bool(options.virtual))
     return _OK if passed else _WRONG
+
+
+def _bench(options):
+    from ..cli import check_folders, write_json
+    from .bench import bench_fpga, read_report, regressions
+    from .blocks import BLOCKS
+
+    check_folders(options.json)
+    # Before it takes hours; also because both may be one file.
+    before = read_report(options.compare) if options.compare else None
+    report = bench_fpga(options.blocks or list(BLOCKS), seeds=options.seeds, targets=options.targets)
+    worse = regressions(before, report) if before else []
+    if before:
+        print(f"\nagainst {options.compare}: "
+              + ("\n".join(["worse by more than 5 %:", *worse]) if worse else "nothing is worse"))
+    if options.json:
+        write_json(options.json, report)
+    return _WRONG if worse else _OK

@@ -3,6 +3,8 @@
 import collections
 import re
 
+from .tools import FlowError
+
 __all__ = ["COSTS", "PARAMETERS", "Overfull", "block_of", "by_block", "check_fit", "count", "each",
            "scopes_of"]
 
@@ -48,7 +50,7 @@ _CONTAINER = re.compile(r"(?:traffic_|reduced_)?node\d*|ring|core|board")
 OTHER = "(other)"
 
 
-class Overfull(ValueError):
+class Overfull(FlowError):
     """A design that does not fit; the message says what is too large, and what makes it smaller."""
 
 
