@@ -69,8 +69,7 @@ class BoardLink:
     Parameters
     ----------
     link : SerialLink
-        Or anything else with ``read_block``, ``write_block``, ``write_words`` and ``read_many`` on the
-        board's address map.
+        Or anything else with its methods for words, on the board's address map.
     design : BoardDesign, optional
         What the board must be. If not given, it may be any t3hw board.
     guard : float
@@ -97,7 +96,9 @@ class BoardLink:
         self.identity = self._identify(design)
         indexes = range(self.identity.devices)
         self.devices = [NodeTransport(self, index) for index in indexes]
-        self.memories = [NodeMemory(link, index, self.identity.memory_bytes) for index in indexes]
+        # A node without a limit of its own has as much as the host can reach.
+        size = self.identity.memory_bytes or MEMORY_WINDOW
+        self.memories = [NodeMemory(link, index, size) for index in indexes]
         self._check_nodes()
 
     @property
@@ -125,6 +126,19 @@ class BoardLink:
         """Some samples, as close to each other as the link allows."""
         return [_sample(words) for words in self.link.read_many(
             [register_address("CYCLES_LO")] * count, _SAMPLE_WORDS)]
+
+    def write_between(self, writes):
+        """Write registers of nodes, and say when: samples from just before and just after.
+
+        Parameters
+        ----------
+        writes : iterable of (int, int, int)
+            Node, address, word.
+        """
+        before, after = self.link.write_between(
+            [(node_address(node, address), word) for node, address, word in writes],
+            register_address("CYCLES_LO"), _SAMPLE_WORDS)
+        return _sample(before), _sample(after)
 
     def wait_interrupts(self, mask, cycles):
         """Wait until nodes have raised their interrupts, each at least once.

@@ -104,6 +104,8 @@ class SerialLink:
         self.silence = silence
         #: Bytes sent since an answer was last complete: they may still be on their way.
         self._backlog = 0
+        #: Something ended a transfer in the middle: nobody knows where the bridge is.
+        self._is_lost = False
         self._serial = None
         self._serial = _open(self.port, baud)
         try:
@@ -198,6 +200,22 @@ class SerialLink:
 
         return self._guarded(attempt, False)
 
+    def write_between(self, writes, address, count):
+        """Write words anywhere, and read ``count`` words at one place just before and just after.
+
+        All is under way together, so that what is read says when the writes took effect.
+        """
+        read = _read_command(address, count)
+        commands = [(_command(_WRITE, where, 1) + int(word).to_bytes(4, "big"), 0)
+                    for where, word in writes]
+
+        def attempt():
+            before, after, status = self._exchange([read, *commands, read, _STATUS])
+            self._raise_refused("write", status)
+            return before.tolist(), after.tolist()
+
+        return self._guarded(attempt, False)
+
     # Synchronisation.
 
     def resynchronise(self):
@@ -222,6 +240,7 @@ class SerialLink:
                 continue
             if int.from_bytes(answer, "big") == MAGIC:
                 self._send(_clear_refused())
+                self._is_lost = False
                 return
         if not answer:
             raise LinkError(
@@ -255,6 +274,8 @@ class SerialLink:
             if self._serial is None:
                 raise LinkError("the link is closed: open the port again", self.port)
             try:
+                if self._is_lost:
+                    self.resynchronise()
                 stray = self._port_call(self._stray)
                 if stray:
                     raise _Corrupted(f"bytes came that nobody asked for: {_quote(stray)}; what was "
@@ -270,8 +291,7 @@ class SerialLink:
             except _Corrupted as error:
                 message = str(error)
             except BaseException:
-                # Interrupted, perhaps in the middle of a command: the next access must find order.
-                self._backlog += _WINDOW
+                self._is_lost = True
                 raise
             self.resynchronise()
             if is_last:
