@@ -11,7 +11,7 @@ extern "C" {
 #include <assert.h>
 
 // Hash of this map; the register MAP_HASH of a matching node reads the same.
-#define T3_BOARD_MAP_HASH 0x04f6319eu
+#define T3_BOARD_MAP_HASH 0x03db61d2u
 
 // reg - t3_board::MAGIC
 #define T3_BOARD__MAGIC__MAGIC_bm 0xffffffff
@@ -35,9 +35,9 @@ extern "C" {
 #define T3_BOARD__CONFIG_HASH__HASH_bw 32
 
 // reg - t3_board::DEVICES
-#define T3_BOARD__DEVICES__DEVICES_bm 0xf
+#define T3_BOARD__DEVICES__DEVICES_bm 0x1f
 #define T3_BOARD__DEVICES__DEVICES_bp 0
-#define T3_BOARD__DEVICES__DEVICES_bw 4
+#define T3_BOARD__DEVICES__DEVICES_bw 5
 #define T3_BOARD__DEVICES__TRAFFIC_bm 0x100
 #define T3_BOARD__DEVICES__TRAFFIC_bp 8
 #define T3_BOARD__DEVICES__TRAFFIC_bw 1

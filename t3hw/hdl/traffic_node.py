@@ -6,6 +6,7 @@ from amaranth.lib.wiring import Out
 
 from .amba import AxiLitePorts, AxiPorts
 from .axi_select import AxiSelect
+from .axi_turns import AxiTurns
 from .axil_split import AxilSplit
 from .collective_engine import CollectiveEngine
 from .gemm_engine import GemmEngine
@@ -37,11 +38,15 @@ class TrafficNode(wiring.Component):
         Compute units and entries of the stage table of the GEMM engine.
     steps : int
         Entries of the collective engine's table.
+    host : bool
+        Whether there is a port for somebody else's loads and stores.
 
     Members
     -------
     s_axil_*, link_tx_*, link_rx_*, link_tx_credit, link_rx_credit, m_axi_*, trace_*
         As of `Node`.
+    s_axi_* : AXI4 slave, with ``host``
+        As of `Node`, a burst at a time; it waits while an engine runs.
     irq : Out(1)
         Interrupt of the node or of an engine, level.
     trace_busy : Out(1)
@@ -55,7 +60,7 @@ class TrafficNode(wiring.Component):
         If ``units``, ``stages`` or ``steps`` is out of its range.
     """
 
-    def __init__(self, *, config, units=128, stages=128, steps=64):
+    def __init__(self, *, config, units=128, stages=128, steps=64, host=False):
         # The map's window has so many entries.
         if type(steps) is not int or not 1 <= steps <= 256:
             raise ValueError(f"steps must be an integer from 1 to 256, not {steps!r}")
@@ -70,7 +75,9 @@ class TrafficNode(wiring.Component):
         inner = set(self._axi.members()) | set(self._axil.members()) | {"irq"}
         self._passed = {name: member for name, member in self._node.signature.members.items()
                         if name not in inner}
-        super().__init__(self._axil.members() | self._passed | {
+        self._turns = AxiTurns(config=config) if host else None
+        host_members = self._axi.members() if host else {}
+        super().__init__(self._axil.members() | self._passed | host_members | {
             "irq": Out(1),
             "trace_busy": Out(1),
         })
@@ -84,7 +91,8 @@ class TrafficNode(wiring.Component):
         m.submodules.collective = collective = self._collective
         m.submodules.registers = registers = self._registers
         m.submodules.split = split = AxilSplit(window=WINDOW)
-        m.submodules.select = select = AxiSelect(config=config, masters=3)
+        m.submodules.select = select = AxiSelect(
+            config=config, masters=3 if self._turns is None else 4)
 
         for name, member in self._passed.items():
             own, inner = getattr(self, name), getattr(node, name)
@@ -117,7 +125,15 @@ class TrafficNode(wiring.Component):
             m.d.comb += [table.valid.eq(writes.valid), table.payload.eq(writes.payload)]
 
         # The producer port: software's reads of memory, or an engine.
-        m.d.comb += select.select.eq(Mux(gemm.busy, 1, Mux(collective.busy, 2, 0)))
+        chosen = Mux(gemm.busy, 1, Mux(collective.busy, 2, 0))
+        if self._turns is not None:
+            m.submodules.turns = turns = self._turns
+            chosen = Mux(turns.turn, 3, chosen)
+            m.d.comb += turns.free.eq(~(gemm.busy | collective.busy | registers.reading))
+            self._axi.connect(m, self, {name: getattr(turns, f"i_{name}") for name in names})
+            for name in names:
+                wiring.connect(m, getattr(turns, name), getattr(select, f"i_{name}")[3])
+        m.d.comb += select.select.eq(chosen)
         wiring.connect(m, registers.memory_ar, select.i_ar[0])
         wiring.connect(m, select.i_r[0], registers.memory_r)
         for number, engine in ((1, gemm), (2, collective)):

@@ -21,7 +21,7 @@ NODE_WINDOW = 1 << 20
 MEMORY_BASE = 0x8000_0000
 MEMORY_WINDOW = 64 << 20
 #: Most nodes that a board can have.
-MAX_DEVICES = 15
+MAX_DEVICES = 16
 #: What a refused read answers.
 REFUSED = 0xFFFF_FFFF
 #: Values of ``DEVICES.memory_kind`` by the name in a board's design.

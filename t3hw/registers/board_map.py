@@ -5,7 +5,7 @@ from t3hw.registers.description import Field, Register
 __all__ = ["MAP_HASH", "ENUMS", "REGISTERS", "COUNTERS", "TABLES"]
 
 #: 32-bit hash of this map, readable in the register MAP_HASH.
-MAP_HASH = 0x04f6319e
+MAP_HASH = 0x03db61d2
 
 #: Encodings of fields: name, value by name.
 ENUMS = {
@@ -26,7 +26,7 @@ REGISTERS = {
         "hash": Field(0, 32, "ro", None),
     }),
     "DEVICES": Register(0x010, "ro", None, {
-        "devices": Field(0, 4, "ro", None),
+        "devices": Field(0, 5, "ro", None),
         "traffic": Field(8, 1, "ro", None),
         "memory_kind": Field(16, 2, "ro", None),
     }),

@@ -1,1 +1,1 @@
-var SearchBucketIndex = [225586987,267651219];
+var SearchBucketIndex = [225455748,267651219];
