@@ -8,10 +8,12 @@ __all__ = ["vector_pairs"]
 _FORMATS = {"float32": (8, 23), "bfloat16": (8, 7), "float16": (5, 10)}
 #: Random pairs: thorough, quick.
 _RANDOM = 512, 64
+#: Elements of the smallest type in the widest beat.
+_WHOLE = 32
 
 
 def vector_pairs(dtype, rng, *, quick=False):
-    """Two arrays of bits, as unsigned integers of the type's width, of an even number of elements.
+    """Two arrays of bits, as unsigned integers of the type's width, that fill whole beats of any node.
 
     All pairs of special values (zeros, subnormals, the least and the largest number, one, infinities,
     NaN, of both signs), sums that lie halfway between two numbers and beside that, numbers that cancel,
@@ -43,8 +45,7 @@ def vector_pairs(dtype, rng, *, quick=False):
         exponents = kind.type(((1 << _FORMATS[dtype][0]) - 4) << _FORMATS[dtype][1])
         near[:, 1] = near[:, 0] & exponents | near[:, 1] & kind.type(~exponents)
         values = np.concatenate([values, near])
-    if len(values) % 2:
-        values = np.concatenate([values, values[:1]])
+    values = np.concatenate([values, values[:-len(values) % _WHOLE]])
     values = values[rng.permutation(len(values))]
     return np.ascontiguousarray(values[:, 0]), np.ascontiguousarray(values[:, 1])
 
