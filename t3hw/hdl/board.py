@@ -2,33 +2,48 @@
 
 from fractions import Fraction
 
-from amaranth import Cat, Module
+from amaranth import Cat, ClockSignal, Instance, Module, ResetSignal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..registers.board import (
-    BOARD_BASE, MEMORY_BASE, MEMORY_WINDOW, NODE_WINDOW, register_address)
+from ..registers.board import MEMORY_BASE, MEMORY_WINDOW, NODE_WINDOW
 from .amba import AxiLitePorts, AxiPorts
-from .board_registers import WORD_BITS, BoardRegisters
 from .host_axil import HostAxil
-from .host_bus import HostDecoder
 from .host_memory import HostMemory
-from .link_checksum import LinkChecksum
 from .node import Node
-from .serial_bridge import SerialBridge
+from .serial_link import SerialLink
 from .traffic_node import TrafficNode
-from .uart import UartReceiver, UartTransmitter
 
-__all__ = ["Board"]
+__all__ = ["Board", "board_node"]
 
 #: The bridge forgets a command after a silence of so many milliseconds.
 SILENCE_MS = 100
 #: Cycles that a node has for the answer to an access.
 TIMEOUT = 1 << 18
-#: Words whose checksums would change what they tell.
-_UNCOUNTED_WRITES = ("RX_CRC",)
-_UNCOUNTED_READS = ("RX_CRC", "TX_CRC", "ACCESS_ERRORS", "ACCESS_ERROR_ADDRESS")
 _CHANNELS = ("aw", "w", "b", "ar", "r")
+
+
+def board_node(design):
+    """A node of a board, as the design has it."""
+    if not design.traffic:
+        return Node(config=design.node)
+    return TrafficNode(config=design.node, units=design.gemm_units, stages=design.gemm_stages,
+                       steps=design.collective_steps, host=True)
+
+
+class _NodeModule(wiring.Component):
+    """A node that is a Verilog module."""
+
+    def __init__(self, signature, module):
+        self._module = module
+        super().__init__(signature)
+
+    def elaborate(self, platform):
+        m = Module()
+        ports = {("o_" if member.flow is Out else "i_") + name: getattr(self, name)
+                 for name, member in self.signature.members.items()}
+        m.submodules.node = Instance(self._module, i_clk=ClockSignal(), i_rst=ResetSignal(), **ports)
+        return m
 
 
 class Board(wiring.Component):
@@ -51,6 +66,9 @@ class Board(wiring.Component):
     bit_cycles : number or None
         Cycles of a bit on the line, at least 4; by default what the design's clock and baud give.
         A command is forgotten after as many bits of silence as at the design's own rate.
+    node : tuple of (Signature, str) or None
+        Signature of `board_node`, and the name of a Verilog module that each node is an instance of,
+        so that it is converted only once; by default nodes are part of this design.
 
     Members
     -------
@@ -64,21 +82,20 @@ class Board(wiring.Component):
         To the memories.
     """
 
-    def __init__(self, design, *, bit_cycles=None):
+    def __init__(self, design, *, bit_cycles=None, node=None):
         self._design = design
-        config = design.node
-        own = Fraction(design.clock_hz, design.baud)
-        self._bit_cycles = own if bit_cycles is None else bit_cycles
-        self._silence = max(64, int(SILENCE_MS * design.baud * Fraction(self._bit_cycles) / 1000))
-        self._receiver = UartReceiver(bit_cycles=self._bit_cycles)
-        self._transmitter = UartTransmitter(bit_cycles=self._bit_cycles)
-        if design.traffic:
-            self._nodes = [
-                TrafficNode(config=config, units=design.gemm_units, stages=design.gemm_stages,
-                            steps=design.collective_steps, host=True)
-                for _device in range(design.devices)]
-        else:
-            self._nodes = [Node(config=config) for _device in range(design.devices)]
+        if bit_cycles is None:
+            bit_cycles = Fraction(design.clock_hz, design.baud)
+        devices = range(design.devices)
+        self._link = SerialLink(
+            design=design, bit_cycles=bit_cycles,
+            silence=max(64, int(SILENCE_MS * design.baud * Fraction(bit_cycles) / 1000)),
+            windows=[*((device * NODE_WINDOW, NODE_WINDOW) for device in devices),
+                     *((MEMORY_BASE + device * MEMORY_WINDOW, MEMORY_WINDOW)
+                       for device in devices)],
+            timeout=TIMEOUT)
+        self._nodes = [board_node(design) if node is None else _NodeModule(*node)
+                       for _device in devices]
         self._memory = {f"node{device}_{name}": (node, name, member)
                         for device, node in enumerate(self._nodes)
                         for name, member in node.signature.members.items()
@@ -94,45 +111,14 @@ class Board(wiring.Component):
 
         devices = self._design.devices
         config = self._design.node
-        m.submodules.receiver = receiver = self._receiver
-        m.submodules.transmitter = transmitter = self._transmitter
-        m.submodules.bridge = bridge = SerialBridge(
-            silence=self._silence,
-            uncounted_writes=[register_address(name) for name in _UNCOUNTED_WRITES],
-            uncounted_reads=[register_address(name) for name in _UNCOUNTED_READS])
-        m.submodules.checksum = checksum = LinkChecksum()
-        m.submodules.registers = registers = BoardRegisters(design=self._design)
-        m.submodules.decoder = decoder = HostDecoder(
-            windows=[(BOARD_BASE, 4 << WORD_BITS),
-                     *((device * NODE_WINDOW, NODE_WINDOW) for device in range(devices)),
-                     *((MEMORY_BASE + device * MEMORY_WINDOW, MEMORY_WINDOW)
-                       for device in range(devices))],
-            timeout=TIMEOUT)
-
-        # The line and what is told of it.
-        wiring.connect(m, receiver.o, bridge.i)
-        wiring.connect(m, bridge.o, transmitter.i)
-        wiring.connect(m, bridge.host, decoder.host)
-        wiring.connect(m, bridge.checked, checksum.i)
-        wiring.connect(m, decoder.refused, registers.refused)
-        wiring.connect(m, decoder.slaves[0], registers.host)
+        m.submodules.link = link = self._link
         m.d.comb += [
-            receiver.rx.eq(self.rx),
-            self.tx.eq(transmitter.tx),
-            self.leds.eq(registers.leds),
-            bridge.active.eq(receiver.active),
-            bridge.damaged.eq(receiver.error),
-            registers.damaged.eq(receiver.error),
-            registers.abandoned.eq(bridge.abandoned),
-            registers.lost.eq(bridge.lost),
-            registers.came.eq(checksum.came),
-            registers.sent.eq(checksum.sent),
-            checksum.clear_came.eq(registers.clear_came),
-            checksum.clear_sent.eq(registers.clear_sent),
-            registers.irq.eq(Cat(node.irq for node in self._nodes)),
+            link.rx.eq(self.rx),
+            self.tx.eq(link.tx),
+            self.leds.eq(link.leds),
+            link.irq.eq(Cat(node.irq for node in self._nodes)),
         ]
 
-        # The nodes.
         axil = AxiLitePorts(prefix="s_axil", master=False)
         axi = AxiPorts(prefix="s_axi", master=False, config=config, id_width=config.id_width)
         for device, node in enumerate(self._nodes):
@@ -140,8 +126,8 @@ class Board(wiring.Component):
             m.submodules[f"axil{device}"] = to_registers = HostAxil()
             m.submodules[f"memory{device}"] = to_memory = HostMemory(
                 config=config, window=MEMORY_WINDOW)
-            wiring.connect(m, decoder.slaves[1 + device], to_registers.host)
-            wiring.connect(m, decoder.slaves[1 + devices + device], to_memory.host)
+            wiring.connect(m, link.slaves[device], to_registers.host)
+            wiring.connect(m, link.slaves[devices + device], to_memory.host)
             axil.connect(m, node, {name: getattr(to_registers, name) for name in _CHANNELS},
                          from_outside=True)
             axi.connect(m, node, {name: getattr(to_memory, name) for name in _CHANNELS},
