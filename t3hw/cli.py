@@ -10,8 +10,10 @@ from pathlib import Path
 
 from . import __version__
 from .config import DTYPE_NAMES, PRESETS, ConfigError, NodeConfig
+from .fpga.cli import add_bench_parser as add_fpga_bench
+from .fpga.cli import add_parser as add_fpga
 
-__all__ = ["main"]
+__all__ = ["check_folders", "main", "write_json"]
 
 #: Exit codes: all is well; the result is wrong; bad input; interrupted.
 OK, WRONG, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -27,6 +29,7 @@ def main(arguments=None):
     # What every module may raise about its input; imported late, so that --help is quick.
     from .cosim.simulators import SimulatorError
     from .dram import DramError
+    from .fpga.tools import FlowError
     from .registers import RegisterError
     from .runtime.device import DeviceError
     from .runtime.plan import PlanError
@@ -40,7 +43,7 @@ def main(arguments=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-    except (ConfigError, DeviceError, DramError, InputError, PlanError, RegisterError,
+    except (ConfigError, DeviceError, DramError, FlowError, InputError, PlanError, RegisterError,
             SimulatorError) as error:
         print(f"t3hw: {error}", file=sys.stderr)
         return BAD_INPUT
@@ -91,6 +94,8 @@ def _parser():
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the summary as JSON")
     demo.set_defaults(run=_demo)
 
+    add_fpga(commands)
+
     registers = commands.add_parser("registers", help="print the register map",
                                     description="Print all registers and tables.")
     registers.set_defaults(run=_registers)
@@ -119,6 +124,7 @@ def _parser():
                            help="sizes of the rings (default: 2 4 8, which takes some minutes)")
     loop_back.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     loop_back.set_defaults(run=_bench_loop_back)
+    add_fpga_bench(kinds)
     _add_overlap(kinds.add_parser(
         "overlap", help="sublayers of real models: sequential, T3, T3-MCA and the ideal",
         description="Run sublayers of transformers in every variant on the hardware: GEMM, reduce-scatter "
@@ -290,7 +296,7 @@ def _demo(options):
     return _run(real.load(), NodeConfig.preset("default"), defaults)
 
 
-def _check_folders(*paths):
+def check_folders(*paths):
     """Refuse files that could not be written in the end, before anything takes long."""
     for path in paths:
         if path is not None and not path.absolute().parent.is_dir():
@@ -306,7 +312,7 @@ def _run(operands, config, options):
     from .cosim.ring_run import Settings
     from .workloads.files import save_matrix
 
-    _check_folders(options.out, options.wave, options.timeline, options.json)
+    check_folders(options.out, options.wave, options.timeline, options.json)
     experiment = Experiment(
         operands=operands, config=config, devices=options.devices, tile=options.tile,
         granularity=options.granularity, pace=options.pace, seed=options.seed,
@@ -329,7 +335,7 @@ def _run(operands, config, options):
 def _bench_blocks(options):
     from .cosim.block_bench import bench_blocks
 
-    _check_folders(options.json)
+    check_folders(options.json)
     report = bench_blocks()
     if options.json:
         write_json(options.json, report)
@@ -340,7 +346,7 @@ def _bench_memory(options):
     from .cosim.dram_bench import bench_memory
     from .dram import DramTiming
 
-    _check_folders(options.json)
+    check_folders(options.json)
     report = bench_memory(DramTiming.preset(options.memory), commands=options.commands)
     if options.json:
         write_json(options.json, report)
@@ -351,7 +357,7 @@ def _bench_loop_back(options):
     from .bench import HEADER, line, report
     from .cosim.loop_back_bench import bench_loop_back
 
-    _check_folders(options.json)
+    check_folders(options.json)
     rows = bench_loop_back(options.devices)
     print(HEADER, *map(line, rows), sep="\n")
     if options.json:
@@ -380,7 +386,7 @@ def _bench_overlap(options):
         raise InputError(f"--sweep {options.sweep} goes through the values of --{options.sweep}, "
                          "which can't be given, too")
     machine = read_machine(options.machine)
-    _check_folders(options.json)
+    check_folders(options.json)
     if options.figures:
         options.figures.mkdir(parents=True, exist_ok=True)
     status = OK

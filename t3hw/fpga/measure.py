@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In
 
 from .tools import run_tool
 
-__all__ = ["Cost", "measure", "place", "synthesize"]
+__all__ = ["Cost", "measure", "place", "synthesize", "write_block"]
 
 #: LFE5U-85F, speed grade 6.
 DEVICE = ("--85k", "--package", "CABGA756", "--speed", "6")
@@ -78,12 +78,18 @@ class Registered(wiring.Component):
         return m
 
 
-def synthesize(block, folder):
-    """Synthesize a block between registers for ECP5, into ``folder``; returns the cells by type."""
+def write_block(block, folder):
+    """Write a block between registers to ``top.v`` in a folder, which is made."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     text = verilog.convert(Registered(block), name="top", strip_internal_attrs=True)
     (folder / "top.v").write_text(text)
+    return folder
+
+
+def synthesize(block, folder):
+    """Synthesize a block between registers for ECP5, into ``folder``; returns the cells by type."""
+    folder = write_block(block, folder)
     run_tool("yosys", ["-q", "-p", "read_verilog -DSYNTHESIS top.v; synth_ecp5 -top top -json top.json; "
                        "tee -o stat.json stat -json"], cwd=folder, log="yosys.log")
     return json.loads((folder / "stat.json").read_text())["design"]["num_cells_by_type"]

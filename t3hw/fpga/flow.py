@@ -1,0 +1,155 @@
+"""Steps from a board design to a bitstream, with the open tools."""
+
+import dataclasses
+import json
+import warnings
+from pathlib import Path
+
+from amaranth.hdl import UnusedElaboratable
+
+from ..config import ConfigError
+from .devices import ecp5_options, gowin_family, ice40_options
+from .tools import run_tool
+from .top import BoardTop, open_platform
+
+__all__ = ["FLOWS", "Flow", "write_sources"]
+
+#: Name of the top module, and of all files of the tools.
+TOP = "top"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flow:
+    """How the tools are called for a family.
+
+    Parameters
+    ----------
+    synthesis : str
+        Yosys's command.
+    constraints : str
+        Ending of the file with pins and clocks.
+    place : str
+        Name of place and route in `t3hw.fpga.tools`.
+    options : callable
+        Its arguments, from the design.
+    pack : str
+        Name of the packer.
+    packing : callable
+        Its arguments, from the design.
+    ending : str
+        Of the bitstream.
+    """
+
+    synthesis: str
+    constraints: str
+    place: str
+    options: object
+    pack: str
+    packing: object
+    ending: str
+
+    def synthesize(self, folder):
+        """Synthesize; returns Yosys's netlist, and the bits of flip-flops that the design declares."""
+        run_tool("yosys", ["-q", "-p", "; ".join((
+            f"read_rtlil {TOP}.il",
+            # In two parts: between them, flip-flops are the design's own and memories are memories.
+            f"{self.synthesis} -top {TOP} -run begin:map_ram",
+            "tee -q -o declared.json stat -width -json",
+            f"{self.synthesis} -top {TOP} -run map_ram: -json {TOP}.json",
+        ))], cwd=folder, log="yosys.log")
+        declared = json.loads((Path(folder) / "declared.json").read_text())
+        return (json.loads((Path(folder) / f"{TOP}.json").read_text()),
+                _flip_flops(declared["design"]["num_cells_by_type"]))
+
+    def place_and_route(self, design, folder, seed):
+        """Place and route; returns nextpnr's report."""
+        run_tool(self.place, [
+            *self.options(design), "--json", f"{TOP}.json", "--seed", seed,
+            "--freq", f"{design.clock_hz / 1e6:g}",
+            # What misses its clock is told by the report, not by an end without one.
+            "--timing-allow-fail", "--report", "nextpnr.json", "--detailed-timing-report",
+        ], cwd=folder, log="nextpnr.log")
+        return json.loads((Path(folder) / "nextpnr.json").read_text())
+
+    def pack_bitstream(self, design, folder):
+        """Make the bitstream; returns its path."""
+        run_tool(self.pack, self.packing(design), cwd=folder, log="pack.log")
+        return Path(folder) / f"{TOP}{self.ending}"
+
+
+def _flip_flops(cells):
+    """Bits of flip-flops among cells of types such as ``$sdffe_8``."""
+    total = 0
+    for kind, number in cells.items():
+        name, _, width = kind.rpartition("_")
+        if name.startswith(("$dff", "$sdff", "$adff", "$aldff", "$dffsr")) and width.isdigit():
+            total += int(width) * number
+    return total
+
+
+def _ecp5_packing(design):
+    # The boot loader of boards that are programmed over their own USB port reads the flash slowly.
+    slow = ["--freq", "38.8"] if design.loader == "dfu" else []
+    return ["--compress", *slow, "--input", f"{TOP}.config", "--bit", f"{TOP}.bit"]
+
+
+#: The flows by family.
+FLOWS = {
+    "ecp5": Flow(
+        synthesis="synth_ecp5", constraints=".lpf", place="nextpnr-ecp5",
+        options=lambda design: [*ecp5_options(design.part), "--lpf", f"{TOP}.lpf",
+                                "--textcfg", f"{TOP}.config"],
+        pack="ecppack", packing=_ecp5_packing, ending=".bit"),
+    "ice40": Flow(
+        synthesis="synth_ice40 -dsp", constraints=".pcf", place="nextpnr-ice40",
+        options=lambda design: [*ice40_options(design.part), "--pcf", f"{TOP}.pcf",
+                                "--asc", f"{TOP}.asc"],
+        pack="icepack", packing=lambda _design: [f"{TOP}.asc", f"{TOP}.bin"], ending=".bin"),
+    "gowin": Flow(
+        synthesis="synth_gowin", constraints=".cst", place="nextpnr-himbaechel",
+        options=lambda design: ["--device", design.part,
+                                "--vopt", f"family={gowin_family(design.part)}",
+                                "--vopt", f"cst={TOP}.cst", "--write", f"{TOP}.pnr.json"],
+        pack="gowin_pack",
+        # Pins of the configuration port that the boards use after configuration.
+        packing=lambda design: ["-d", gowin_family(design.part), "-o", f"{TOP}.fs",
+                                "--sspi_as_gpio", "--mspi_as_gpio", f"{TOP}.pnr.json"],
+        ending=".fs"),
+}
+
+
+def write_sources(design, folder):
+    """Write the design's RTLIL and its constraints for the tools.
+
+    Parameters
+    ----------
+    design : BoardDesign
+        What to build.
+    folder : path-like
+        Where; made if it is not there.
+
+    Returns
+    -------
+    Flow
+        What to go on with.
+
+    Raises
+    ------
+    ConfigError
+        If the open tools have no flow for the board's family, or the design cannot be put on the
+        board.
+    """
+    if not design.has_bitstream:
+        raise ConfigError(f"the open tools make no bitstream for {design.part}; `t3hw fpga export "
+                          f"{design.name}` writes a project for the vendor's")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    flow = FLOWS[design.family]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnusedElaboratable)
+        plan = open_platform(design).prepare(BoardTop(design), TOP, emit_src=False)
+    for ending in (".il", flow.constraints):
+        content = plan.files[f"{TOP}{ending}"]
+        (folder / f"{TOP}{ending}").write_bytes(
+            content if isinstance(content, bytes) else content.encode())
+    return flow
