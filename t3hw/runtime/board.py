@@ -135,10 +135,10 @@ class BoardLink:
         writes : iterable of (int, int, int)
             Node, address, word.
         """
-        before, after = self.link.write_between(
-            [(node_address(node, address), word) for node, address, word in writes],
-            register_address("CYCLES_LO"), _SAMPLE_WORDS)
-        return _sample(before), _sample(after)
+        look = [(register_address("CYCLES_LO") + 4 * word, None) for word in range(_SAMPLE_WORDS)]
+        writes = [(node_address(node, address), word) for node, address, word in writes]
+        words = self.link.mixed([*look, *writes, *look])
+        return _sample(words[:_SAMPLE_WORDS]), _sample(words[_SAMPLE_WORDS:])
 
     def wait_interrupts(self, mask, cycles):
         """Wait until nodes have raised their interrupts, each at least once.

@@ -185,8 +185,8 @@ class Device:
             self.transport.write_words((entry_address("PLAN", plan, word), 0)
                                        for word in range(1, TABLES["PLAN"].words))
             self.clear(plan)
-        for region in range(self.config.regions):
-            self.transport.write32(entry_address("REGION", region), 0)
+        self.transport.write_words((entry_address("REGION", region), 0)
+                                   for region in range(self.config.regions))
         self._programmed.clear()
         self._replaced.clear()
         self.write("IRQ_ENABLE")

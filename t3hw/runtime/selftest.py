@@ -32,11 +32,14 @@ class Step:
         ``check(bench)`` returns what it saw, as text, or raises.
     needs : tuple of str
         Steps without which it means nothing.
+    leaves_traces : bool
+        Whether it leaves something that must be cleaned up.
     """
 
     name: str
     check: object
     needs: tuple = ()
+    leaves_traces: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,13 +56,13 @@ class StepResult:
 IDENTITY = "identity"
 
 STEPS = (
-    Step(name="registers", check=check_registers, needs=(IDENTITY,)),
-    Step(name="memory", check=check_memory, needs=("registers",)),
+    Step(name="registers", check=check_registers, needs=(IDENTITY,), leaves_traces=False),
+    Step(name="memory", check=check_memory, needs=("registers",), leaves_traces=False),
     Step(name="tracker", check=check_tracker, needs=("memory",)),
     Step(name="trigger and DMA", check=check_dma, needs=("tracker",)),
     Step(name="sums", check=check_sums, needs=("memory",)),
     Step(name="reduce-scatter", check=check_reduce_scatter, needs=("trigger and DMA", "sums")),
-    Step(name="counters", check=check_counters, needs=("reduce-scatter",)),
+    Step(name="counters", check=check_counters, needs=("reduce-scatter",), leaves_traces=False),
     Step(name="overlap", check=check_overlap, needs=("reduce-scatter",)),
 )
 
@@ -125,7 +128,7 @@ def selftest(link, *, design=None, only=None, quick=False, seed=1):
             result = StepResult(name=step.name, outcome="skipped", detail=reason, seconds=0.0)
         else:
             result = _run(step.name, lambda: step.check(bench))
-            dead = _clean(bench)
+            dead = _clean(bench) if step.leaves_traces or result.outcome == "failed" else None
         outcomes[step.name] = result.outcome
         yield result
 

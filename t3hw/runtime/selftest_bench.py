@@ -1,6 +1,10 @@
 """What the steps of a self-test share: the board's parts, data, comparisons, waiting."""
 
+import itertools
+
 import numpy as np
+
+from t3hw.registers import entry_address
 
 from .device import Device
 from .traffic import TrafficEngines
@@ -56,7 +60,12 @@ class Bench:
                         ] if board.identity.traffic else []
         self.memories = board.memories
         self.traffic = []
+        # A plan's packets may wait for a neighbour that is not cleared yet: hold none of them back.
+        for node in self.nodes:
+            node.set_link()
         self.clean()
+        for engine in self.engines:
+            engine.forget_arrivals()
 
     @property
     def count(self):
@@ -72,11 +81,10 @@ class Bench:
         """Bytes of each memory that can be reached."""
         return self.memories[0].size
 
-    @property
-    def byte_cycles(self):
-        """Cycles of the board in the time of a byte on the link; 1 at least."""
-        seconds = getattr(self.board.link, "byte_seconds", 0)
-        return max(1, round(seconds * self.board.clock_hz))
+    def sample_cycles(self):
+        """Cycles from one sample of the board's time to the next one."""
+        cycles = [sample.cycles for sample in self.board.samples()]
+        return max(1, min(after - before for before, after in itertools.pairwise(cycles)))
 
     def rng(self, *key):
         """Random numbers that depend on the seed and on ``key``, and on nothing else."""
@@ -97,15 +105,16 @@ class Bench:
 
     def clean(self):
         """All nodes as after reset, and nothing left of what the steps set."""
-        # A plan's packets may wait for a neighbour that is not cleared yet: hold none of them back.
-        for node in self.nodes:
-            node.set_link()
         for node in self.nodes:
             node.reset()
         for engine in self.engines:
-            engine.write("IRQ_STATUS", gemm_done=1, collective_done=1)
             engine.write("IRQ_ENABLE")
-            engine.forget_arrivals()
+
+    def forget_regions(self):
+        """Switch all regions off: those of a plan that is done take no stores."""
+        for node in self.nodes:
+            node.transport.write_words((entry_address("REGION", region), 0)
+                                       for region in range(self.config.regions))
 
     def until(self, condition, what):
         """Wait until ``condition()``; a step that waits too long has failed."""

@@ -21,10 +21,9 @@ _MASKS = {"float16": (0x8FFF8FFF, 0x30003000), "bfloat16": (0x80FF80FF, 0x3E003E
 _POSITIONS = 3
 #: Tiles of a chunk, and beats of a tile, at most: what is tried first.
 _TILES, _BEATS = 8, 8
-#: A GEMM takes so many samples of the board's time; the link so much of the GEMM's time.
-_GEMM_SAMPLES, _LINK_SHARE = 150, 0.4
-_SAMPLE_BYTES = 16
-_SHORTEST_GEMM = 20_000
+#: A GEMM takes so many samples of the board's time (thorough, quick), and that many cycles at least;
+#: the link so much of the GEMM's time.
+_GEMM_SAMPLES, _SHORTEST_GEMM, _LINK_SHARE = (400, 100), 20_000, 0.4
 #: Of the GEMM engine's settings: parts of a cycle, longest step; and of the link's.
 _PARTS, _LONGEST_STEP, _LONGEST_INTERVAL = 256, 30_000, 60_000
 #: What the counters call the bytes that a plan says.
@@ -129,12 +128,11 @@ def _job(bench, dtype, tiles, tile_bytes, seed, overlap):
 def check_reduce_scatter(bench):
     """Each node has its chunk of the sum, bit for bit, whoever produces."""
     config = bench.config
-    dtypes = config.dtypes[:1] if bench.quick else config.dtypes
     jobs = [(make_job(bench, dtype, bench.seed + 100 * number), _store_all, "the host")
-            for number, dtype in enumerate(dtypes)]
+            for number, dtype in enumerate(config.dtypes[:1] if bench.quick else config.dtypes)]
     if bench.engines:
         jobs += [(make_job(bench, dtype, bench.seed + 100 * number + 50), _compute_all, "the engines")
-                 for number, dtype in enumerate(config.dtypes)]
+                 for number, dtype in enumerate(config.dtypes[-1:] if bench.quick else config.dtypes)]
     bench.traffic.clear()
     for job, produce, who in jobs:
         _fill(bench, job)
@@ -176,11 +174,13 @@ def check_overlap(bench):
     config = bench.config
     dtype = next(name for name in ("bfloat16", *config.dtypes) if name in config.dtypes)
     cycles = {}
+    # Long beside the time between two looks at the board's clock.
+    length = max(_SHORTEST_GEMM, _GEMM_SAMPLES[bench.quick] * bench.sample_cycles())
     for name, overlap in (("sequential", False), ("overlapped", True)):
         job = make_job(bench, dtype, bench.seed + 1000 + overlap, overlap=overlap)
         _fill(bench, job)
-        _set_pace(bench, job)
-        cycles[name] = _timed(bench, job, overlap)
+        _set_pace(bench, job, length)
+        cycles[name] = _timed(bench, job, overlap, PATIENCE + 20 * length)
         bench.expect_no_errors()
         _check_result(bench, job, name)
     for node in bench.nodes:
@@ -199,8 +199,7 @@ def check_overlap(bench):
 
 def _fill(bench, job):
     """What earlier runs have left must not pass for a result: ones, which are NaN."""
-    # Regions of a plan that is done take no stores.
-    bench.clean()
+    bench.forget_regions()
     for memory in bench.memories:
         memory.write_memory(0, b"\xff" * (job.chunks * job.chunk_bytes))
 
@@ -258,9 +257,8 @@ def _units(engine):
 
 # Time.
 
-def _set_pace(bench, job):
+def _set_pace(bench, job, gemm):
     """A GEMM that is long beside the time between two samples, and a link that takes a good part of it."""
-    gemm = max(_SHORTEST_GEMM, _GEMM_SAMPLES * _SAMPLE_BYTES * bench.byte_cycles)
     units = max(1, min(job.tiles // 2, _units(bench.engines[0])))
     workgroup = gemm * units // (job.chunks * job.tiles)
     steps = -(-workgroup // _LONGEST_STEP)
@@ -271,7 +269,7 @@ def _set_pace(bench, job):
         node.set_link(interval=interval, header_interval=0)
 
 
-def _timed(bench, job, overlap):
+def _timed(bench, job, overlap, limit):
     """Cycles of one run, from before the first start on.
 
     The host is in the way of a sequential run, which waits for it between GEMM and communication. This
@@ -279,7 +277,6 @@ def _timed(bench, job, overlap):
     """
     board = bench.board
     everyone = (1 << bench.count) - 1
-    limit = PATIENCE + 20 * _GEMM_SAMPLES * _SAMPLE_BYTES * bench.byte_cycles
     _arm(bench, job)
     for node, engine in zip(bench.nodes, bench.engines):
         node.hold(not overlap)

@@ -7,7 +7,9 @@ __all__ = ["vector_pairs"]
 #: Bits of the exponent and of the mantissa.
 _FORMATS = {"float32": (8, 23), "bfloat16": (8, 7), "float16": (5, 10)}
 #: Random pairs: thorough, quick.
-_RANDOM = 512, 64
+_RANDOM = 512, 12
+#: Pairs of special values, and ties, in a quick test.
+_SPECIAL, _TIES = 48, 24
 #: Elements of the smallest type in the widest beat.
 _WHOLE = 32
 
@@ -33,9 +35,10 @@ def vector_pairs(dtype, rng, *, quick=False):
     specials = _integers() if dtype == "int32" else _specials(*_FORMATS[dtype])
     pairs = [(a, b) for a in specials for b in specials]
     if quick:
-        pairs = [pairs[index] for index in rng.permutation(len(pairs))[:96]]
+        pairs = [pairs[index] for index in rng.permutation(len(pairs))[:_SPECIAL]]
     if dtype != "int32":
-        pairs += _ties(*_FORMATS[dtype])
+        ties = _ties(*_FORMATS[dtype])
+        pairs += [ties[index] for index in rng.permutation(len(ties))[:_TIES]] if quick else ties
     values = np.array(pairs, kind)
     count = _RANDOM[quick]
     values = np.concatenate([values, rng.integers(0, 1 << bits, (count, 2), kind)])

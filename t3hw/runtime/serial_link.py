@@ -200,19 +200,27 @@ class SerialLink:
 
         return self._guarded(attempt, False)
 
-    def write_between(self, writes, address, count):
-        """Write words anywhere, and read ``count`` words at one place just before and just after.
+    def mixed(self, operations):
+        """Reads and writes of single words anywhere, in order and without waiting in between.
 
-        All is under way together, so that what is read says when the writes took effect.
+        Parameters
+        ----------
+        operations : iterable of (int, int or None)
+            Address, and a word to write; None reads.
+
+        Returns
+        -------
+        list of int
+            What was read.
         """
-        read = _read_command(address, count)
-        commands = [(_command(_WRITE, where, 1) + int(word).to_bytes(4, "big"), 0)
-                    for where, word in writes]
+        commands = [_read_command(address, 1) if word is None else
+                    (_command(_WRITE, address, 1) + int(word).to_bytes(4, "big"), 0)
+                    for address, word in operations]
 
         def attempt():
-            before, after, status = self._exchange([read, *commands, read, _STATUS])
-            self._raise_refused("write", status)
-            return before.tolist(), after.tolist()
+            *answers, status = self._exchange([*commands, _STATUS])
+            self._raise_refused("access", status)
+            return [int(answer[0]) for answer in answers]
 
         return self._guarded(attempt, False)
 
@@ -336,10 +344,10 @@ class SerialLink:
         self._raise_refused("write", status)
 
     def _raise_refused(self, kind, status):
-        count, address = status.tolist()
-        if count:
+        if status[0]:
+            address = self._exchange([_FIRST_REFUSED])[0]
             self._send(_clear_refused())
-            raise BusError(kind, address)
+            raise BusError(kind, int(address[0]))
 
     def _exchange(self, commands):
         """Send commands, pairs of bytes and number of words of the answer; the answers, as arrays.
@@ -448,9 +456,10 @@ def _clear_refused():
     return _write_command("ACCESS_ERRORS")[0]
 
 
-#: Commands that frame others: number and address of refused accesses; both checksums. The one of what
-#: came is cleared last, since clearing the other is a write, too.
-_STATUS = _read_command(register_address("ACCESS_ERRORS"), 2)
+#: Commands that frame others: number of refused accesses, and where the first was; both checksums. The
+#: one of what came is cleared last, since clearing the other is a write, too.
+_STATUS = _read_command(register_address("ACCESS_ERRORS"), 1)
+_FIRST_REFUSED = _read_command(register_address("ACCESS_ERROR_ADDRESS"), 1)
 _SUMS = _read_command(register_address("RX_CRC"), 2)
 _CLEAR_SUMS = _write_command("TX_CRC"), _write_command("RX_CRC")
 

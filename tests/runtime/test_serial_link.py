@@ -124,8 +124,8 @@ def test_what_waits_in_the_bridge_is_bounded(monkeypatch):
 
 
 def test_reads_and_writes_mixed_keep_their_order(link):
-    before, after = link.write_between([(SCRATCH, 5), (SCRATCH, 6)], SCRATCH, 1)
-    assert (before, after) == ([0], [6])
+    read = (SCRATCH, None)
+    assert link.mixed([read, (SCRATCH, 5), (SCRATCH, 6), read, (SCRATCH, 7), read]) == [0, 6, 7]
 
 
 # Refusals.
