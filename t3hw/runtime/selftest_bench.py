@@ -11,9 +11,6 @@ from .traffic import TrafficEngines
 
 __all__ = ["Bench", "StepFailed", "StepSkipped", "compare", "pattern"]
 
-#: Cycles within which a board does whatever a step asks for, apart from what the host's bytes take.
-PATIENCE = 1_000_000
-
 
 class StepFailed(Exception):
     """The board does not do what it should; the message says what was expected, found, and where."""
@@ -47,7 +44,11 @@ class Bench:
         Of every node.
     traffic : list
         What the last reduce-scatter was counted as, for the step that looks at it.
+    patience : int
+        Cycles within which a board does whatever a step asks for.
     """
+
+    patience = 1_000_000
 
     def __init__(self, board, *, design=None, quick=False, seed=1):
         self.board = board
@@ -106,7 +107,7 @@ class Bench:
     def clean(self):
         """All nodes as after reset, and nothing left of what the steps set."""
         for node in self.nodes:
-            node.reset()
+            node.reset(timeout=self.patience)
         for engine in self.engines:
             engine.write("IRQ_ENABLE")
 
@@ -121,7 +122,7 @@ class Bench:
         start = self.board.cycles()
         while not condition():
             passed = self.board.cycles() - start
-            if passed > PATIENCE:
+            if passed > self.patience:
                 raise StepFailed(f"{what} has not happened after {passed} cycles")
 
     def expect_no_errors(self):

@@ -10,7 +10,7 @@ from t3hw.registers import encode_register, register_address
 from .limits import check_device
 from .plan import PlanError, ring_reduce_scatter
 from .relative_plan import relative_reduce_scatter
-from .selftest_bench import PATIENCE, StepFailed, StepSkipped, compare
+from .selftest_bench import StepFailed, StepSkipped, compare
 
 __all__ = ["RingJob", "check_counters", "check_overlap", "check_reduce_scatter"]
 
@@ -139,7 +139,7 @@ def check_reduce_scatter(bench):
         _arm(bench, job)
         produce(bench, job)
         for node in bench.nodes:
-            node.wait(timeout=PATIENCE)
+            node.wait(timeout=bench.patience)
         bench.expect_no_errors()
         _check_result(bench, job, f"{job.dtype}, produced by {who}")
         bench.traffic.append((job, who, [node.counters() for node in bench.nodes]))
@@ -180,7 +180,7 @@ def check_overlap(bench):
         job = make_job(bench, dtype, bench.seed + 1000 + overlap, overlap=overlap)
         _fill(bench, job)
         _set_pace(bench, job, length)
-        cycles[name] = _timed(bench, job, overlap, PATIENCE + 20 * length)
+        cycles[name] = _timed(bench, job, overlap, bench.patience + 20 * length)
         bench.expect_no_errors()
         _check_result(bench, job, name)
     for node in bench.nodes:
@@ -235,7 +235,7 @@ def _compute_all(bench, job):
     for engine in bench.engines:
         engine.start("gemm")
     for engine in bench.engines:
-        engine.wait("gemm", timeout=PATIENCE)
+        engine.wait("gemm", timeout=bench.patience)
 
 
 def _set_engines(bench, job, *, step_cycles, steps=1, units=None):
@@ -295,8 +295,8 @@ def _timed(bench, job, overlap, limit):
         cycles += _wait(board, everyone, limit, "the plans") - after.cycles
     for node, engine in zip(bench.nodes, bench.engines):
         node.write("IRQ_ENABLE")
-        node.wait()
-        engine.wait("gemm", timeout=PATIENCE)
+        node.wait(timeout=bench.patience)
+        engine.wait("gemm", timeout=bench.patience)
     return cycles
 
 

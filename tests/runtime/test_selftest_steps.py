@@ -1,5 +1,7 @@
 """The self-test on a board in Python: it passes, and each flaw fails the step that it belongs to."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from t3hw.registers import register_address as node_register
 from t3hw.registers.board import MEMORY_BASE, memory_address, register_address
 from t3hw.runtime.device import DeviceError
 from t3hw.runtime.selftest import IDENTITY, STEPS, run_selftest, selftest
-from t3hw.runtime.selftest_bench import StepFailed, compare, pattern
+from t3hw.runtime.selftest_bench import Bench, StepFailed, compare, pattern
 from t3hw.runtime.selftest_vectors import vector_pairs
 from t3hw.runtime.serial_link import SerialLink
 
@@ -97,6 +99,12 @@ def stuck_bit(address, bit):
     def flaw(kind, at, word):
         return word | 1 << bit if kind == "read" and at == address and word is not None else word
     return flaw
+
+
+def zero_bit(address):
+    """A bit that the first node's pattern has as 0 at an address."""
+    word = int.from_bytes(pattern(address, 4), "little")
+    return next(bit for bit in range(32) if not word >> bit & 1)
 
 
 def alias(line):
@@ -207,17 +215,17 @@ class _Miscount(dict):
 
 @pytest.mark.parametrize("flaw, step, message", [
     (lambda board: board.flaws.append(stuck_bit(register_address("SCRATCH"), 9)), "registers",
-     "SCRATCH: expected 0x1, found 0x201"),
-    (lambda board: board.flaws.append(stuck_bit(memory_address(1, (1 << 15) - 512 + 260), 3)), "memory",
-     "node 1, march .*, address 0x7f04: expected 0x.*, found 0x.*; 1 of 64 differ"),
-    (lambda board: board.flaws.append(stuck_bit(memory_address(0, 0x404), 30)), "memory",
+     "SCRATCH: expected 1, found 0x201"),
+    (lambda board: board.flaws.append(stuck_bit(memory_address(1, (1 << 15) - 128 + 68), 3)), "memory",
+     "node 1, march .*, address 0x7fc4: expected 0x.*, found 0x.*; 1 of 16 differ"),
+    (lambda board: board.flaws.append(stuck_bit(memory_address(0, 0x404), zero_bit(0x404))), "memory",
      "node 0, address 0x404: expected"),
     (alias(1 << 12), "memory", "node 0, address 0x0: expected"),
     (alias(1 << 26), "memory", "node 0, .*address 0x0: expected"),
-    (counts_strobes_wrong, "tracker", "node 1, bytes counted for tile 0: expected 0x3c, found 0x4b"),
+    (counts_strobes_wrong, "tracker", "node 1, .*tile 0.*: expected .*, found "),
     (forgives_over_count, "tracker",
      r"node 0, errors after a store too many: expected \('OVER_COUNT',\), found \(\)"),
-    (no_dma, "trigger and DMA", "node 0: its command has not happened after 1......"),
+    (no_dma, "trigger and DMA", "node 0: its command has not happened after 5... cycles"),
     (wrong_row, "trigger and DMA", "node 0: the neighbour's block of 64 bytes has not happened"),
     (overrun, "trigger and DMA", "node 0, block from node 1 and its surroundings, address 0xd0"),
     (fires_twice, "trigger and DMA", "node 0, COMMANDS_FIRED: expected 1, found 2|after the run"),
@@ -227,11 +235,8 @@ class _Miscount(dict):
      "node 0, bfloat16, produced by the host, DMA_READ_BYTES: expected 0x.*, found 0x.*")])
 def test_each_flaw_fails_its_step_and_what_needs_it_is_skipped(bring_up, monkeypatch, flaw, step,
                                                                message):
-    import re
-
     # Long enough here, where nothing takes long.
-    monkeypatch.setattr("t3hw.runtime.selftest_bench.PATIENCE", 20_000)
-    message = message.replace("1......", "2....")
+    monkeypatch.setattr(Bench, "patience", 5_000)
     node = PRESETS["tiny"].replace(dtypes=["bfloat16", "float16"])
     test = bring_up(devices=2 if step != "counters" else 3, node=node, traffic=True)
     flaw(test.board.board)
@@ -242,6 +247,10 @@ def test_each_flaw_fails_its_step_and_what_needs_it_is_skipped(bring_up, monkeyp
     needs = {one.name: one.needs for one in STEPS}
     for name in NAMES[1:]:
         bad = [need for need in needs[name] if outcomes[need] != "ok"]
+        if test.detail(name).startswith("the step before left the board in disorder"):
+            # A DMA engine that takes no command keeps the plan from being cleared.
+            assert flaw is no_dma and NAMES.index(name) > NAMES.index(step)
+            continue
         assert (outcomes[name] == "skipped") == bool(bad), name
         if bad:
             assert test.detail(name) == f"needs {bad[0]}"
