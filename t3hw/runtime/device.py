@@ -167,10 +167,11 @@ class Device:
             outstanding_reads=dma["outstanding_reads"],
             burst_beats=dma["burst_beats_minus_1"] + 1, **latency)
 
-    def reset(self):
+    def reset(self, *, timeout=1_000_000):
         """Take over a node in whatever state it is: forget plans, regions, errors and counts.
 
-        Lets go of commands that are held, and sets the policy to ROUND_ROBIN.
+        Lets go of commands that are held, and sets the policy to ROUND_ROBIN. ``timeout`` is that of
+        `clear`, for each plan.
         """
         # A held command of one plan stands in the way of those of others that are cleared.
         self.write("CONTROL")
@@ -179,14 +180,14 @@ class Device:
             if self.status(plan).armed:
                 self.clear(plan, wait=False)
         for plan in plans:
-            self._wait_cleared(plan)
+            self._wait_cleared(plan, timeout)
         # What is left in a plan's words may be beyond the tables: a clear with it is refused.
         for plan in plans:
             self.transport.write_words((entry_address("PLAN", plan, word), 0)
                                        for word in range(1, TABLES["PLAN"].words))
-            self.clear(plan)
-        for region in range(self.config.regions):
-            self.transport.write32(entry_address("REGION", region), 0)
+            self.clear(plan, timeout=timeout)
+        self.transport.write_words((entry_address("REGION", region), 0)
+                                   for region in range(self.config.regions))
         self._programmed.clear()
         self._replaced.clear()
         self.write("IRQ_ENABLE")

@@ -4,6 +4,7 @@ from t3hw.registers.access import RegisterMap
 from t3hw.registers.traffic_map import ENUMS, MAP_HASH, REGISTERS, TABLES
 
 from .device import DeviceError
+from .transport import BusError
 
 __all__ = ["TrafficEngines"]
 
@@ -32,7 +33,7 @@ class TrafficEngines:
         self.transport = transport
         try:
             found = self.read("MAP_HASH")["hash"]
-        except OSError:
+        except BusError:
             raise DeviceError("this node has no traffic engines: "
                               "generate it with --traffic") from None
         if found != MAP_HASH:
