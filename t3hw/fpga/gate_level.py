@@ -47,8 +47,8 @@ synth_ecp5 -top t3_node -run map_ram:
 tee -o cells.json stat -json
 write_verilog -noattr ecp5.v
 """
-#: Cells of Yosys' library that have a model of ours instead.
-_OUR_MODELS = ("TRELLIS_DPR16X4", "DP16KD")
+#: Cells that are simulated by the models in Yosys' library; memories have models of ours.
+_LIBRARY_CELLS = ("LUT4", "LUT2", "PFUMX", "L6MUX21", "CCU2C", "TRELLIS_FF")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,14 +164,13 @@ def _block_rams(text):
 def _models(tool):
     """Verilog of the cells, from the library beside Yosys, and of the memories from here."""
     folder = _library(tool)
-    text = (folder / "cells_sim_ecp5.v").read_text()
-    for name in re.findall(r'^`include "(common_sim.vh|ccu2c_sim.vh)"', text, re.M):
-        text = text.replace(f'`include "{name}"', (folder / name).read_text(), 1)
-    for name in _OUR_MODELS:
-        text = re.sub(rf"^module {name}\b.*?^endmodule", "", text, flags=re.M | re.S)
-    # Pins, and other spellings of the same cells.
-    return ("`define NO_INCLUDES\n" + text
-            + (Path(__file__).parent / "ecp5_memories.v").read_text())
+    text = "".join((folder / name).read_text() for name in ("common_sim.vh", "ccu2c_sim.vh"))
+    models = []
+    for name in _LIBRARY_CELLS:
+        model = re.search(rf"^module {name}\b.*?^endmodule\n", text, flags=re.M | re.S).group()
+        # Delays, which not every simulator reads.
+        models.append(re.sub(r"^\s*specify\b.*?^\s*endspecify\b", "", model, flags=re.M | re.S))
+    return "".join(models) + (Path(__file__).parent / "ecp5_memories.v").read_text()
 
 
 def _library(tool):
@@ -181,7 +180,7 @@ def _library(tool):
     else:
         root = Path(tool).resolve().parents[1] / "share" / "yosys"
     folder = root / "lattice"
-    if not (folder / "cells_sim_ecp5.v").exists():
+    if not (folder / "common_sim.vh").exists():
         raise FlowError(f"no models of ECP5's cells in {folder}; `pip install 't3hw[fpga]'` brings them")
     return folder
 
