@@ -122,20 +122,17 @@ def test_registers_of_nodes_are_their_own(line):
 
 
 def test_memory_march(line):
-    """Every word of both memories holds every bit, and is no other word."""
-    step = 255
-    for words in ([memory_address(node, 4 * index) for index in range(MEMORY_WORDS)]
-                  for node in range(2)):
-        for pattern in (0, REFUSED):
-            for first in range(0, MEMORY_WORDS, step):
-                block = words[first:first + step]
-                line.write(block[0], *(address ^ pattern for address in block))
-    for node in range(2):
-        for first in range(0, MEMORY_WORDS, step):
-            count = min(step, MEMORY_WORDS - first)
-            start = memory_address(node, 4 * first)
-            assert line.read(start, count) == [
-                start + 4 * index ^ REFUSED for index in range(count)]
+    """Words of both memories hold every bit, and are no other word: both ends, and every address
+    bit."""
+    ends = [(0, 60), (MEMORY_WORDS - 60, 60)]
+    bits = [(1 << bit, 1) for bit in range(6, MEMORY_WORDS.bit_length() - 1)]
+    blocks = [(memory_address(node, 4 * first), count) for node in range(2)
+              for first, count in (*ends, *bits)]
+    for pattern in (0, REFUSED):
+        for start, count in blocks:
+            line.write(start, *(start + 4 * index ^ pattern for index in range(count)))
+        for start, count in blocks:
+            assert line.read(start, count) == [start + 4 * index ^ pattern for index in range(count)]
     assert line.get("ACCESS_ERRORS") == 0
 
 
