@@ -89,7 +89,7 @@ def board():
 @pytest.fixture
 def line(board):
     with Line(board.port) as line:
-        for name in ("ACCESS_ERRORS", "LINE_ERRORS", "RX_CRC", "TX_CRC"):
+        for name in ("ACCESS_ERRORS", "LINE_ERRORS", "TX_CRC", "RX_CRC"):
             line.write(register_address(name), 0)
         yield line
 
