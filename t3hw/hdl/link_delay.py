@@ -88,8 +88,9 @@ class PulseDelay(wiring.Component):
             # now - latency - 1, and whether that has been since reset.
             Cat(read.addr, known).eq(now + ~latency),
             read.en.eq(1),
-            ahead.eq(wanted - came),
-            self.o.eq(wanted_known & (ahead != 0) & ~ahead[-1]),
+            # wanted - came - 1
+            ahead.eq(wanted + ~came),
+            self.o.eq(wanted_known & ~ahead[-1]),
         ]
         m.d.sync += [
             now.eq(now + 1),
