@@ -7,7 +7,8 @@ from amaranth.utils import bits_for
 
 from .prefetch_queue import PrefetchQueue
 from .seams import (
-    PAGE_SHIFT, STAMP_WIDTH, block, block_done, byte_count_width, read_beat, read_burst, remote_beat,
+    PAGE_SHIFT, STAMP_WIDTH, block, block_done, byte_count_width, read_beat, read_burst,
+    remote_beat,
 )
 
 __all__ = ["DmaEngine", "dma_busy", "first_read"]
@@ -59,9 +60,9 @@ class DmaEngine(wiring.Component):
     A beat that was read with an error is sent with no strobe. A block of no rows or no bytes takes
     a place in the queue, and is done in its turn.
 
-    Latency 1 cycle from a block to its first read request, `data_latency` cycles from a data beat to
-    its packet beat, 1 cycle from the block's last packet beat to ``done``. Throughput one burst and
-    one beat a cycle, across rows and blocks, while ``outstanding_reads`` bursts last for the
+    Latency 1 cycle from a block to its first read request, `data_latency` cycles from a data beat
+    to its packet beat, 1 cycle from the block's last packet beat to ``done``. Throughput one burst
+    and one beat a cycle, across rows and blocks, while ``outstanding_reads`` bursts last for the
     memory's latency and `data_latency` cycles.
 
     Parameters

@@ -53,8 +53,8 @@ class DmaFrontEnd(wiring.Component):
     are there. The memory has reported the error, and the plan runs into its time-out.
 
     Latency `latency` cycles from ``fire`` to the first block. From the last block's ``block_done``
-    2 cycles to a doorbell or else ``interrupt``, 3 to ``command_done``; from a taken doorbell 1 and 2.
-    Throughput one block a cycle, and one command a cycle; one in 2 cycles with doorbells.
+    2 cycles to a doorbell or else ``interrupt``, 3 to ``command_done``; from a taken doorbell 1 and
+    2. Throughput one block a cycle, and one command a cycle; one in 2 cycles with doorbells.
 
     Parameters
     ----------
@@ -128,9 +128,9 @@ class DmaFrontEnd(wiring.Component):
         Every word is a memory of its own, since software writes one at a time.
         """
         entries = 1 << len(addr)
-        # Entries do not change while they are in use, so it does not matter what a read gives in the
-        # cycle of a write. Without this word synthesis delays the writes, and muxes them in behind
-        # the memory.
+        # Entries do not change while they are in use, so it does not matter what a read gives in
+        # the cycle of a write. Without this word synthesis delays the writes, and muxes them in
+        # behind the memory.
         memory = Memory(shape=width, depth=entries, init=[], attrs={"no_rw_check": 1})
         m.submodules[f"{table.name.lower()}_{word}"] = memory
         write = memory.write_port()
@@ -175,7 +175,8 @@ class DmaFrontEnd(wiring.Component):
         dma = Signal(1 << len(self.fire.p.route))
         table = self.table
         with m.If(table.valid & (table.p.table == Table.ROUTE) & (table.p.word == 0)):
-            m.d.sync += dma.bit_select(table.p.entry[:len(self.fire.p.route)], 1).eq(table.p.data[0])
+            entry = table.p.entry[:len(self.fire.p.route)]
+            m.d.sync += dma.bit_select(entry, 1).eq(table.p.data[0])
 
         moves = Signal()
         entering = Signal(_command(config))

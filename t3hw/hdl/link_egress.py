@@ -29,8 +29,8 @@ class LinkEgress(wiring.Component):
     The sources take turns, a packet each. A packet is `header_words` words of `link_header`, and a
     word a beat. A word costs one credit, which the receiver gives back when it takes the word out
     of its buffer. Up to two beats are accepted before their words go. The producer's packets are
-    collected first: a producer that stops in the middle of a burst does not keep the DMA engine from the
-    link.
+    collected first: a producer that stops in the middle of a burst does not keep the DMA engine
+    from the link.
 
     Throughput one word a cycle. A word may take longer: after a beat the link is free again
     ``interval`` + ``fraction`` / 65536 cycles later, after a header word ``header_interval`` +
@@ -39,10 +39,10 @@ class LinkEgress(wiring.Component):
     link has something to send: so the average is exact, and the n-th word after a pause leaves in
     the first cycle that is not too early, never before.
 
-    Latency to a packet's first word: 1 cycle from ``dma``, 2 from the last beat at ``producer``, and
-    in both cases `LinkDelay.shortest` + ``latency`` cycles, or 1 where ``config.link_max_latency``
-    is 0. A credit counts 1 cycle after its pulse, and as many later as the delay line takes. What is
-    set for rates and ``latency`` counts from the next cycle on.
+    Latency to a packet's first word: 1 cycle from ``dma``, 2 from the last beat at ``producer``,
+    and in both cases `LinkDelay.shortest` + ``latency`` cycles, or 1 where
+    ``config.link_max_latency`` is 0. A credit counts 1 cycle after its pulse, and as many later as
+    the delay line takes. Rates and ``latency`` count from the next cycle on.
 
     Parameters
     ----------

@@ -57,8 +57,8 @@ class LinkIngress(wiring.Component):
     packet is dropped and reported once, of the second kind the beat. A beat without strobes asks
     for nothing.
 
-    Latency `latency` cycles from a word at ``rx`` to its request; throughput one word a cycle, header
-    words included.
+    Latency `latency` cycles from a word at ``rx`` to its request; throughput one word a cycle,
+    header words included.
 
     Parameters
     ----------
