@@ -39,8 +39,8 @@ class LinkEgress(wiring.Component):
     link has something to send: so the average is exact, and the n-th word after a pause leaves in
     the first cycle that is not too early, never before.
 
-    Latency to a packet's first word: 1 cycle from ``dma``, 2 from the last beat at ``producer``,
-    and in both cases `LinkDelay.shortest` + ``latency`` cycles, or 1 where
+    Latency to a packet's first word: 1 cycle from ``dma``, `PacketQueue.latency` more from the last
+    beat at ``producer``, and in both cases `LinkDelay.shortest` + ``latency`` cycles, or 1 where
     ``config.link_max_latency`` is 0. A credit counts 1 cycle after its pulse, and as many later as
     the delay line takes. Rates and ``latency`` count from the next cycle on.
 

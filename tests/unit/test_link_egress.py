@@ -20,6 +20,7 @@ from t3hw.config import NodeConfig
 from t3hw.hdl.link_delay import LinkDelay
 from t3hw.hdl.link_egress import LinkEgress
 from t3hw.hdl.link_header import header_words
+from t3hw.hdl.packet_queue import PacketQueue
 from t3hw.hdl.seams import ErrorCause
 
 TINY = NodeConfig.preset("tiny")
@@ -319,9 +320,10 @@ def test_latency_from_the_producer_counts_from_its_last_beat():
         ctx.set(dut.tx.ready, 1)
         packet = random_packet(random.Random(0), TINY, length=4)
         await put(ctx, dut.producer, remote_beats(TINY, packet))
-        for cycle in range(1, LinkDelay.shortest + 3):
+        latency = 1 + PacketQueue.latency + LinkDelay.shortest
+        for cycle in range(1, latency + 1):
             _, _, valid = await ctx.tick().sample(dut.tx.valid)
-            assert valid == (cycle == LinkDelay.shortest + 2)
+            assert valid == (cycle == latency)
 
     simulate(dut, bench)
 
