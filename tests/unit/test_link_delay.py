@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from amaranth import ResetInserter, Signal
 
 from region_agents import getter, put, wait_for
 from simulation import simulate
@@ -44,8 +45,8 @@ def test_each_word_and_credit_takes_the_stated_time(max_latency, latency, pace):
                 credits_came.append(cycle)
 
     simulate(dut, bench)
-    assert came == [(cycle + 2 + latency, cycle) for cycle in went]
-    assert credits_came == [cycle + 1 + latency for cycle in credits_went]
+    assert came == [(cycle + LinkDelay.shortest + latency, cycle) for cycle in went]
+    assert credits_came == [cycle + LinkDelay.shortest + latency for cycle in credits_went]
 
 
 @pytest.mark.parametrize("max_latency", [0, 1, 63, 64])
@@ -92,7 +93,7 @@ def test_no_word_is_lost_whatever_latency_and_back_pressure_do(max_latency, seed
 
 
 def test_a_receiver_that_stops_for_long_gets_its_words_at_once_afterwards():
-    """The stop is longer than the stamps' period: an age that wrapped would hold a word again."""
+    """The stop is longer than the delay line's period: a time that wrapped would hold words."""
     dut = LinkDelay(config=TINY)
     received = []
 
@@ -127,6 +128,26 @@ def test_without_a_delay_line_a_word_takes_a_cycle_and_a_credit_none():
             assert (valid, word.data) == ((1, cycle - 1) if cycle else (0, 0))
 
     simulate(dut, bench)
+
+
+@pytest.mark.parametrize("latency", [0, 5, 30, 62])
+def test_a_reset_forgets_what_was_under_way(latency):
+    """The memory keeps it, and must not be believed before it is written again."""
+    dut = PulseDelay(depth=100, max_latency=62)
+    reset = Signal()
+    came = []
+
+    async def bench(ctx):
+        ctx.set(dut.latency, latency)
+        for cycle in range(300):
+            ctx.set(dut.i, cycle < 97 or cycle == 230)
+            ctx.set(reset, cycle == 97)
+            if (await ctx.tick().sample(dut.o))[2]:
+                came.append(cycle)
+
+    simulate(ResetInserter(reset)(dut), bench)
+    assert [cycle for cycle in came if cycle > 97] == [230 + dut.shortest + latency]
+    assert came[0] == dut.shortest + latency
 
 
 @pytest.mark.parametrize("name, value", [("depth", 0), ("depth", 1.5), ("max_latency", -1),
