@@ -1,3 +1,4 @@
+`timescale 1ns/1ps
 // Drives t3_node_axi through the bus of the LiteX SoC around it: identify it, take it over, program a plan (the
 // words of plan.hex), arm it, store tiles and compare the sums, which are in LiteDRAM's memory.
 module litex_tb;
