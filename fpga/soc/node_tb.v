@@ -55,14 +55,11 @@ module node_tb;
         end
     endtask
 
-    reg [63:0] words [0:1023];
-    reg [31:0] rdata_bits;
-    integer index, word, position, plans, regions;
+    reg [31:0] rdata_bits, table_address, table_value;
+    integer file, index, word, position, plans, regions;
     reg [31:0] wanted;
 
     initial begin
-        for (index = 0; index < 1024; index = index + 1) words[index] = 64'hFFFFFFFF_FFFFFFFF;
-        $readmemh(PLAN, words);
         repeat (8) @(posedge clk);
         #1 rst = 1'b0;
         access(1'b0, 1'b0, PRODUCT_ID, 32'd0);
@@ -81,9 +78,15 @@ module node_tb;
             access(1'b0, 1'b1, REGION_TABLE + 64 * index, 32'd0);
         access(1'b0, 1'b1, ERROR_STATUS, 32'hFFFFFFFF);
 
-        for (index = 0; words[index] != 64'hFFFFFFFF_FFFFFFFF; index = index + 1)
-            access(1'b0, 1'b1, words[index][63:32], words[index][31:0]);
-        if (index == 0) fail("no plan");
+        file = $fopen(PLAN, "r");
+        if (file == 0) fail("there is no plan.hex");
+        index = 0;
+        while ($fscanf(file, "%h %h", table_address, table_value) == 2) begin
+            access(1'b0, 1'b1, table_address, table_value);
+            index = index + 1;
+        end
+        if (index == 0) fail("plan.hex is empty");
+        $fclose(file);
         wait_cleared(0);
 
         access(1'b0, 1'b1, PLAN_TABLE, 32'h1);
