@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 #: What a Debian or Ubuntu needs besides Python: program:package.
-SYSTEM := g++:g++ make:make perl:perl iverilog:iverilog
+SYSTEM := g++:g++ make:make perl:perl iverilog:iverilog riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf
 
 .PHONY: help demo test install system rtl registers campaign bench experiment clean
 
