@@ -7,7 +7,7 @@ from amaranth.utils import bits_for
 
 from ..config import checked_config
 from .seams import (ErrorCause, Table, clear_range, command_done, error_event, next_epoch,
-                    plan_status, plan_views, table_write, tile_full)
+                    plan_status, plan_views, plan_width, table_write, tile_full)
 
 __all__ = ["PlanState"]
 
@@ -78,8 +78,8 @@ class PlanState(wiring.Component):
     """
 
     latency = 2
-    #: A commit counted in the last cycle of ``armed`` is in the fire queue 4 cycles later.
-    drain_cycles = 8
+    #: A commit counted in the last cycle of ``armed`` makes its plan busy as a fire 8 cycles later.
+    drain_cycles = 10
 
     def __init__(self, *, config):
         self._config = checked_config(config)
@@ -129,7 +129,9 @@ class PlanState(wiring.Component):
             view = self.plans[index]
             status = self.status[index]
             words = all_words[index]
-            written = self.table.valid & (table.table == Table.PLAN) & (table.entry == index)
+            # The entry exists, so its low bits tell it.
+            written = (self.table.valid & (table.table == Table.PLAN)
+                       & (table.entry[:plan_width(config)] == index))
             for number, (name, field) in enumerate(words_layout, start=1):
                 with m.If(written & (table.word == number)):
                     m.d.sync += words[name].eq(_saturated(table.data, field.width))

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..config import checked_config
+from .one_hot import index_of
 from .seams import (EPOCH_WIDTH, EXPECTED_WIDTH, STAMP_WIDTH, ErrorCause, Table,
                     byte_count_width, clear_range, commit, error_event, plan_views, slot_width,
                     table_write, tile_full)
@@ -258,7 +259,7 @@ class Tracker(wiring.Component):
                 may_take[way].eq(~port.data.valid & ~(peer[1][2] & claims & at[3][way])
                                  & ~(peer[1][3] & kept & at[4][way])),
             ]
-        m.d.comb += count_read.addr.eq(Cat(set_of(step[1].slot), _encoded(hit)))
+        m.d.comb += count_read.addr.eq(Cat(set_of(step[1].slot), index_of(hit)))
         word = Signal(word_layout, reset_less=True)
         expected = [None, None] + [Signal(left_layout, name=f"expected{stage}", reset_less=True)
                                    for stage in (2, 3, 4)]
@@ -342,7 +343,7 @@ class Tracker(wiring.Component):
                 write.en.eq(at[3][way] & (counts | clear[3])),
             ]
         m.d.comb += [
-            count_write.addr.eq(Cat(set_of(step[3].slot), _encoded(at[3]))),
+            count_write.addr.eq(Cat(set_of(step[3].slot), index_of(at[3]))),
             count_write.data.eq(less),
             count_write.en.eq(counts & in_way),
             word_write.addr.eq(step[3].slot),
@@ -452,10 +453,3 @@ def _less(a, b):
     for mine, other in zip(a, b):
         result = Mux(mine == other, result, other)
     return result
-
-
-def _encoded(one_hot):
-    """The number of the bit that is set."""
-    bits = (len(one_hot) - 1).bit_length()
-    return Cat(Cat(bit for number, bit in enumerate(one_hot) if number >> place & 1).any()
-               for place in range(bits))
