@@ -143,7 +143,7 @@ class Trigger(wiring.Component):
             "stamp": STAMP_WIDTH})
         take = [Signal(name=f"take{stage}") for stage in range(3)]
         zero = [Signal(name=f"zero{stage}") for stage in range(3)]
-        step = [Signal(step_layout, name=f"step{stage}", reset_less=True) for stage in range(5)]
+        step = [Signal(step_layout, name=f"step{stage}", reset_less=True) for stage in range(4)]
         for chain in (take, zero, step):
             m.d.sync += [after.eq(before) for before, after in zip(chain, chain[1:])]
         new = self.full.payload
@@ -183,54 +183,51 @@ class Trigger(wiring.Component):
                 with m.If(self.clear.ready):
                     m.next = "IDLE"
 
-        # Stage 1: the memories' outputs go to registers. Which of the two steps ahead is for the
-        # same command, and belongs to its plan? Those in front of a step by 1 and 2 cycles are then
-        # in stages 3 and 4.
+        # Stage 1: the memories' outputs go to registers. Is one of the two steps ahead for the same
+        # command, and counts? In stage 2 those in front by 1 and 2 cycles are in stages 3 and 4.
         need = Signal(need_layout, reset_less=True)
         tiles = Signal(tiles_layout, reset_less=True)
         seen = Signal(seen_layout, reset_less=True)
-        counts = [None, None] + [Signal(name=f"counts{stage}") for stage in range(2, 5)]
-        same = [None] + [Signal(name=f"same{ahead}") for ahead in (1, 2)]
+        counts = [None, None] + [Signal(name=f"counts{stage}") for stage in (2, 3)]
+        ahead = [None] + [Signal(name=f"ahead{distance}") for distance in (1, 2)]
         m.d.comb += counts[2].eq(take[2] & need.any & (need.plan == step[2].plan))
         m.d.sync += [
             need.eq(need_read.data),
             tiles.eq(tiles_read.data),
             seen.eq(seen_read.data),
-            *(same[ahead].eq(step[1].command == step[1 + ahead].command) for ahead in (1, 2)),
-            *(counts[stage].eq(counts[stage - 1]) for stage in (3, 4)),
+            counts[3].eq(counts[2]),
+            *(ahead[distance].eq(counts[1 + distance]
+                                 & (step[1].command == step[1 + distance].command))
+              for distance in (1, 2)),
         ]
 
-        # Stage 2: count, or fire. ``over``: it has fired in this epoch.
-        over = [None, None] + [Signal(name=f"over{stage}") for stage in range(2, 5)]
-        begun = [None, None] + [Signal(name=f"begun{stage}") for stage in range(2, 5)]
-        left = [None, None] + [Signal(left_layout, name=f"left{stage}", reset_less=stage > 2)
-                               for stage in range(2, 5)]
-        ahead_1 = same[1] & counts[3]
-        ahead_2 = same[2] & counts[4]
+        # Stage 2: count, or fire. ``over``: it has fired in this epoch. The memory's epoch is that
+        # of a command which counts, since a step ahead that changes it fires.
+        over = [None, None] + [Signal(name=f"over{stage}") for stage in (2, 3, 4)]
+        left = [None, None] + [Signal(left_layout, name=f"left{stage}") for stage in (2, 3, 4)]
         fires = Signal()
-        less = Signal(left_layout)
         m.d.comb += [
-            over[2].eq(Mux(ahead_1, over[3], Mux(ahead_2, over[4], seen.epoch == step[2].epoch))),
-            begun[2].eq(Mux(ahead_1, begun[3], Mux(ahead_2, begun[4], seen.begun))),
-            left[2].eq(Mux(~begun[2], need.left,
-                           Mux(ahead_1, left[3], Mux(ahead_2, left[4], seen.left)))),
+            over[2].eq(Mux(ahead[1], over[3],
+                           Mux(ahead[2], over[4], seen.epoch == step[2].epoch))),
+            left[2].eq(Mux(ahead[1], left[3],
+                           Mux(ahead[2], left[4], Mux(seen.begun, seen.left, need.left)))),
             fires.eq(counts[2] & ~over[2] & left[2].none),
-            less.tiles.eq(left[2].tiles - 1),
-            less.none.eq(left[2].tiles == 1),
+        ]
+        m.d.sync += [
+            over[3].eq(over[2] | left[2].none),
+            left[3].tiles.eq(left[2].tiles - 1),
+            left[3].none.eq(left[2].tiles == 1),
+            over[4].eq(over[3]),
+            left[4].eq(left[3]),
+        ]
+        m.d.comb += [
             seen_write.addr.eq(step[2].command),
-            seen_write.data.left.eq(less),
+            seen_write.data.left.tiles.eq(left[2].tiles - 1),
+            seen_write.data.left.none.eq(left[2].tiles == 1),
             seen_write.data.begun.eq(~left[2].none & ~zero[2]),
             seen_write.data.epoch.eq(
                 Mux(zero[2], 0, Mux(left[2].none, step[2].epoch, seen.epoch))),
             seen_write.en.eq((counts[2] & ~over[2]) | zero[2]),
-        ]
-        m.d.sync += [
-            over[3].eq(over[2] | left[2].none),
-            begun[3].eq(1),
-            left[3].eq(less),
-            over[4].eq(over[3]),
-            begun[4].eq(begun[3]),
-            left[4].eq(left[3]),
         ]
 
         m.submodules.queue = queue = DeepQueue(shape=fire(config), depth=config.commands)
