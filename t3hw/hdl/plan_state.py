@@ -118,6 +118,10 @@ class PlanState(wiring.Component):
             "touch_beats": touch_shape,
         })
         all_words = Signal(data.ArrayLayout(words_layout, config.plans))
+        # They are taken a cycle later, when their values have been judged.
+        was_written = Signal(config.plans)
+        was_word = Signal.like(table.word)
+        m.d.sync += was_word.eq(table.word)
         saturated = {}
         for width in {field.width for _name, field in words_layout}:
             saturated[width] = Signal(width, name=f"saturated{width}", reset_less=True)
@@ -137,11 +141,9 @@ class PlanState(wiring.Component):
             # The entry exists, so its low bits tell it.
             written = (self.table.valid & (table.table == Table.PLAN)
                        & (table.entry[:plan_width(config)] == index))
+            m.d.sync += was_written[index].eq(written)
             for number, (name, field) in enumerate(words_layout, start=1):
-                # A cycle later, with a value that has been judged.
-                takes = Signal(name=f"takes{index}_{number}")
-                m.d.sync += takes.eq(written & (table.word == number))
-                with m.If(takes):
+                with m.If(was_written[index] & (was_word == number)):
                     m.d.sync += words[name].eq(saturated[field.width])
 
             # Control.
