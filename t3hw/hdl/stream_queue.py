@@ -55,6 +55,8 @@ class StreamQueue(wiring.Component):
         read = storage.read_port(transparent_for=[write])
 
         def after(pointer):
+            if self._depth == 1 << len(pointer):
+                return pointer + 1
             return Mux(pointer == self._depth - 1, 0, pointer + 1)
 
         put = Signal()
@@ -62,23 +64,37 @@ class StreamQueue(wiring.Component):
         put_at = Signal(range(places))
         get_at = Signal(range(places))
         get_next = Signal(range(places))
+        # Whether a place is free and whether one is used are registers of their own, so that no
+        # handshake begins with a comparison.
+        room = Signal(init=1)
+        some = Signal()
         m.d.comb += [
-            self.i.ready.eq(self.level != self._depth),
-            self.o.valid.eq(self.level != 0),
+            self.i.ready.eq(room),
+            self.o.valid.eq(some),
             put.eq(self.i.valid & self.i.ready),
             get.eq(self.o.valid & self.o.ready),
             write.addr.eq(put_at),
             write.data.eq(self.i.payload),
-            write.en.eq(put),
+            # Without ``put`` it writes what the next one replaces, and the enable comes early.
+            write.en.eq(room),
             # The read port runs one cycle ahead, on the address that is first in the next cycle.
             get_next.eq(Mux(get, after(get_at), get_at)),
             read.addr.eq(get_next),
             self.o.payload.eq(read.data),
         ]
-        m.d.sync += [
-            self.level.eq(self.level + put - get),
-            get_at.eq(get_next),
-        ]
+        m.d.sync += get_at.eq(get_next)
+        with m.If(put & ~get):
+            m.d.sync += [
+                self.level.eq(self.level + 1),
+                room.eq(self.level != self._depth - 1),
+                some.eq(1),
+            ]
+        with m.If(get & ~put):
+            m.d.sync += [
+                self.level.eq(self.level - 1),
+                room.eq(1),
+                some.eq(self.level != 1),
+            ]
         with m.If(put):
             m.d.sync += put_at.eq(after(put_at))
 
