@@ -55,9 +55,9 @@ def resources(design):
 def ecp5_options(part):
     """nextpnr's arguments for an ECP5."""
     family, size, speed, package, balls, _grade = _ecp5(part)
-    kind = family.removeprefix("LFE5U").lower()
+    kind = family.removeprefix("LFE5").lower()
     size = size.removesuffix("F") + "k"
-    return [f"--{kind}-{size}" if kind else f"--{size}",
+    return [f"--{size}" if kind == "u" else f"--{kind}-{size}",
             "--package", f"{_ECP5_PACKAGES[package]}{balls}", "--speed", speed]
 
 

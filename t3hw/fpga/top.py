@@ -13,7 +13,7 @@ from ..hdl.board import Board
 from .clocks import ecp5_pll, gowin_pll, ice40_pll
 from .devices import gowin_family
 
-__all__ = ["BoardTop", "open_platform"]
+__all__ = ["BoardTop", "ResetHold", "open_platform"]
 
 #: How long reset lasts after the clock is good. iCE40's block RAM reads 0 in the first microseconds.
 RESET_SECONDS = 20e-6
@@ -35,6 +35,39 @@ def open_platform(design):
                           "`pip install 't3hw[fpga]'` brings amaranth-boards") from None
     except AttributeError:
         raise ConfigError(f"platform {design.platform!r}: no {name} in {module}") from None
+
+
+class ResetHold(Elaboratable):
+    """Reset of the domain ``sync``: at once when something is bad, and ``cycles`` longer than that.
+
+    Needs a domain ``early`` with the same clock, whose reset it makes too.
+
+    Parameters
+    ----------
+    bad : Signal(1)
+        The clock cannot be trusted, or someone presses the button; asynchronous.
+    cycles : int
+        From the end of ``bad``, or from configuration, to the end of reset, at least.
+    """
+
+    def __init__(self, bad, cycles):
+        self._bad = bad
+        self._cycles = cycles
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.early = ResetSynchronizer(self._bad, domain="early")
+        count = Signal(range(self._cycles + 1))
+        over = Signal()
+        with m.If(count == self._cycles):
+            m.d.early += over.eq(1)
+        with m.Else():
+            m.d.early += count.eq(count + 1)
+        # ``bad`` itself, too: without a clock ``over`` would stay as it is.
+        held = Signal()
+        m.d.comb += held.eq(~over | self._bad)
+        m.submodules.late = ResetSynchronizer(held, domain="sync")
+        return m
 
 
 class BoardTop(Elaboratable):
@@ -64,11 +97,11 @@ class BoardTop(Elaboratable):
 
     def _clock(self, m, platform):
         design = self._design
-        # Runs before reset ends.
+        # Runs before the reset of the design ends.
         m.domains.early = early = ClockDomain("early")
         m.domains.sync = sync = ClockDomain("sync")
         pads = platform.request(platform.default_clk, dir="-")
-        bad = Signal()  # the clock cannot be trusted, or someone presses the button
+        bad = Signal()
         locked = Const(1)
         if platform.default_clk_frequency == design.clock_hz:
             m.submodules.clock_buffer = buffer = io.Buffer("i", pads)
@@ -84,16 +117,7 @@ class BoardTop(Elaboratable):
                 "i", platform.request(platform.default_rst, dir="-"))
             pressed = button.i
         m.d.comb += bad.eq(~locked | pressed)
-        m.submodules.early_reset = ResetSynchronizer(bad, domain="early")
-
-        last = math.ceil(RESET_SECONDS * design.clock_hz)
-        count = Signal(range(last + 1))
-        over = Signal()
-        with m.If(count == last):
-            m.d.early += over.eq(1)
-        with m.Else():
-            m.d.early += count.eq(count + 1)
-        m.submodules.reset = ResetSynchronizer(~over, domain="sync")
+        m.submodules.reset = ResetHold(bad, math.ceil(RESET_SECONDS * design.clock_hz))
 
     def _pll(self, m, platform, pads, clock, locked):
         design = self._design

@@ -1,11 +1,14 @@
 """Byte queue: a deep queue in block RAM for what comes slowly."""
 
 from amaranth import Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["ByteQueue"]
+__all__ = ["ByteQueue", "line_byte"]
+
+#: A byte from the line; ``first``: the line was silent before it.
+line_byte = data.StructLayout({"byte": 8, "first": 1})
 
 
 class ByteQueue(wiring.Component):
@@ -23,8 +26,10 @@ class ByteQueue(wiring.Component):
 
     Members
     -------
-    i, o : stream of 8 bits
+    i, o : stream of `line_byte`
         In and out.
+    waiting : Out(1)
+        There is more to come at ``o``; a byte that is there does not count.
 
     Raises
     ------
@@ -37,29 +42,29 @@ class ByteQueue(wiring.Component):
             raise ValueError(f"depth must be a power of two of at least 2, not {depth!r}")
         self._depth = depth
         super().__init__({
-            "i": In(stream.Signature(8)),
-            "o": Out(stream.Signature(8)),
+            "i": In(stream.Signature(line_byte)),
+            "o": Out(stream.Signature(line_byte)),
+            "waiting": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
 
-        m.submodules.storage = storage = Memory(shape=8, depth=self._depth, init=[])
+        m.submodules.storage = storage = Memory(shape=line_byte, depth=self._depth, init=[])
         write = storage.write_port()
         read = storage.read_port()
         # One bit more than an address, so that full and empty differ.
         put_at = Signal(range(2 * self._depth))
         get_at = Signal(range(2 * self._depth))
-        any_ = Signal()
         asked = Signal()
         m.d.comb += [
-            any_.eq(put_at != get_at),
+            self.waiting.eq(put_at != get_at),
             self.i.ready.eq((put_at ^ get_at) != self._depth),
             write.addr.eq(put_at),
             write.data.eq(self.i.payload),
             write.en.eq(self.i.valid & self.i.ready),
             read.addr.eq(get_at),
-            read.en.eq(any_ & ~asked & ~self.o.valid),
+            read.en.eq(self.waiting & ~asked & ~self.o.valid),
         ]
         m.d.sync += asked.eq(read.en)
         with m.If(write.en):

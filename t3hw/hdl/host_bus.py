@@ -89,16 +89,28 @@ class HostDecoder(wiring.Component):
         # A late answer pays what is owed.
         m.d.sync += owing.eq(owing & ~answers)
 
+        # The word has no reset, so that to set it costs nothing.
         left = Signal(range(self._timeout))
         error = Signal()
-        word = Signal(32)
+        word = Signal(32, reset_less=True)
+        over = Signal()
+        done = Signal()
+        answer = self._answer(hits)
         m.d.comb += [
             host.answer.payload.error.eq(error),
             host.answer.payload.data.eq(word),
             self.refused.valid.eq(host.answer.valid & error),
             self.refused.payload.eq(Cat(0, 0, address)),
+            done.eq((answers & hits).any()),
         ]
-        m.d.sync += left.eq(left - 1)
+        m.d.sync += [
+            left.eq(left - 1),
+            over.eq(left == 0),
+            word.eq(answer.data),
+            error.eq(answer.error | ~done),
+        ]
+        with m.If(answer.error | ~done):
+            m.d.sync += word.eq(~0)
         with m.FSM():
             with m.State("REST"):
                 m.d.sync += left.eq(self._timeout - 1)
@@ -109,25 +121,23 @@ class HostDecoder(wiring.Component):
                     m.d.comb += slave.access.valid.eq(hit & ~late)
                 m.next = "WAIT"
                 with m.If((hits & ~owing) == 0):
-                    m.d.sync += [error.eq(1), word.eq(~0)]
                     m.next = "ANSWER"
             with m.State("WAIT"):
-                chosen = [Mux(hit, slave.answer.payload.as_value(), 0)
-                          for hit, slave in zip(hits, self.slaves)]
-                answer = Signal(host_answer)
-                while len(chosen) > 1:
-                    chosen.append(chosen.pop(0) | chosen.pop(0))
-                m.d.comb += answer.eq(chosen[0])
-                m.d.sync += [error.eq(answer.error), word.eq(answer.data)]
-                with m.If((answers & hits).any()):
-                    with m.If(answer.error):
-                        m.d.sync += word.eq(~0)
+                with m.If(done):
                     m.next = "ANSWER"
-                with m.Elif(left == 0):
-                    m.d.sync += [error.eq(1), word.eq(~0), owing.eq(owing & ~answers | hits)]
+                with m.Elif(over):
+                    m.d.sync += owing.eq(owing & ~answers | hits)
                     m.next = "ANSWER"
             with m.State("ANSWER"):
                 m.d.comb += host.answer.valid.eq(1)
                 m.next = "REST"
 
         return m
+
+    def _answer(self, hits):
+        """The answer of the slave that is asked."""
+        chosen = [Mux(hit, slave.answer.payload.as_value(), 0)
+                  for hit, slave in zip(hits, self.slaves)]
+        while len(chosen) > 1:
+            chosen.append(chosen.pop(0) | chosen.pop(0))
+        return host_answer(chosen[0])

@@ -103,6 +103,7 @@ class SerialBridge(wiring.Component):
         left = Signal(range(self._silence))
         silent = Signal()
         deaf = Signal()
+        first = Signal()
         m.d.sync += silent.eq(left == 0)
         with m.If(self.active | self.i.valid):
             m.d.sync += left.eq(self._silence - 1)
@@ -110,9 +111,14 @@ class SerialBridge(wiring.Component):
             m.d.sync += left.eq(left - 1)
         m.d.comb += [
             queue.i.valid.eq(self.i.valid & ~deaf),
-            queue.i.payload.eq(self.i.payload),
+            queue.i.payload.byte.eq(self.i.payload),
+            queue.i.payload.first.eq(first),
             self.lost.eq(queue.i.valid & ~queue.i.ready),
         ]
+        with m.If(silent):
+            m.d.sync += first.eq(1)
+        with m.Elif(queue.i.valid):
+            m.d.sync += first.eq(0)
         with m.If(self.damaged | self.lost):
             m.d.sync += deaf.eq(1)
         with m.Elif(silent):
@@ -125,11 +131,14 @@ class SerialBridge(wiring.Component):
         number = Signal(2)
         address = access.payload.address
         word = access.payload.data
-        byte = queue.o.payload
+        byte = queue.o.payload.byte
+        come = Signal()
         take = Signal()
         counted = Signal()
         m.d.comb += [
             access.payload.write.eq(~is_read),
+            # Not what belongs to a later command.
+            come.eq(queue.o.valid & ~queue.o.payload.first),
             queue.o.ready.eq(take),
             self.o.payload.eq(word[24:]),
             self.checked.payload.sent.eq(is_read),
@@ -143,9 +152,10 @@ class SerialBridge(wiring.Component):
             m.d.comb += self.checked.payload.byte.eq(byte)
             m.d.sync += counted.eq(~writes)
 
-        # What is in the queue has been waiting for less than the time of silence.
+        # The line may have been silent for long while an earlier command was at work: what comes
+        # from the queue tells the silence behind it.
         def or_forget():
-            with m.Elif(silent & ~queue.o.valid):
+            with m.Elif(queue.o.valid | silent & ~queue.waiting):
                 m.d.comb += self.abandoned.eq(1)
                 m.next = "COMMAND"
 
@@ -160,14 +170,14 @@ class SerialBridge(wiring.Component):
                 with m.If(queue.o.valid & (byte >= 1) & (byte <= 4)):
                     m.next = "WORDS"
             with m.State("WORDS"):
-                m.d.comb += take.eq(1)
+                m.d.comb += take.eq(come)
                 m.d.sync += words.eq(byte)
-                with m.If(queue.o.valid):
+                with m.If(come):
                     m.next = "ADDRESS"
                 or_forget()
             with m.State("ADDRESS"):
-                m.d.comb += take.eq(1)
-                with m.If(queue.o.valid):
+                m.d.comb += take.eq(come)
+                with m.If(come):
                     m.d.sync += [address.eq(Cat(byte, address)), number.eq(number + 1)]
                     with m.If(number == 3):
                         m.next = "BEGIN"
@@ -181,13 +191,14 @@ class SerialBridge(wiring.Component):
                     m.next = "RECEIVE"
             with m.State("RECEIVE"):
                 m.d.comb += [
-                    take.eq(self.checked.ready),
-                    self.checked.valid.eq(queue.o.valid & counted),
+                    take.eq(come & self.checked.ready),
+                    self.checked.valid.eq(come & counted),
                 ]
-                with m.If(queue.o.valid & take):
-                    m.d.sync += [word.eq(Cat(byte, word)), number.eq(number + 1)]
-                    with m.If(number == 3):
-                        m.next = "ACCESS"
+                with m.If(come):
+                    with m.If(take):
+                        m.d.sync += [word.eq(Cat(byte, word)), number.eq(number + 1)]
+                        with m.If(number == 3):
+                            m.next = "ACCESS"
                 or_forget()
             with m.State("ACCESS"):
                 m.d.comb += access.valid.eq(1)

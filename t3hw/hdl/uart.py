@@ -139,7 +139,11 @@ class UartReceiver(wiring.Component):
                     m.d.sync += number.eq(number + 1)
                     with m.If(number == 9):
                         m.d.sync += [self.o.valid.eq(level), self.error.eq(~level)]
-                        m.next = "BREAK"
+                        # The next start bit may come at once, so there is no time to lose.
+                        with m.If(level):
+                            m.next = "REST"
+                        with m.Else():
+                            m.next = "BREAK"
                     with m.Elif((number == 0) & level):
                         m.next = "REST"
                     with m.Else():

@@ -1,0 +1,52 @@
+"""A core that is quick to build, in the place of a ring of nodes."""
+
+from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+
+class SmallCore(wiring.Component):
+    """A counter and a memory in instances whose names are those of a board's."""
+
+    rx: In(1, init=1)
+    tx: Out(1, init=1)
+    leds: Out(8)
+
+    #: Bits of the sum between two registers: more make it slower.
+    width = 24
+
+    def __init__(self, design):
+        self._design = design
+        super().__init__()
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.node0 = node = Module()
+        node.submodules.tracker = tracker = Module()
+        tracker.submodules.store = store = Memory(
+            shape=8, depth=self._design.node.memory_bytes, init=[])
+        write, read = store.write_port(), store.read_port()
+        count = Signal(self.width)
+        level = Signal()
+        tracker.d.sync += [
+            level.eq(self.rx),
+            count.eq(count + (count >> 1) + level),
+            self.tx.eq(read.data[0]),
+            self.leds.eq(count[-8:]),
+        ]
+        tracker.d.comb += [write.addr.eq(count), write.data.eq(count), write.en.eq(level),
+                           read.addr.eq(count), read.en.eq(1)]
+        return m
+
+
+class SlowCore(SmallCore):
+    """Too slow for any clock of interest."""
+
+    width = 400
+
+
+class WideCore(SmallCore):
+    """More flip-flops than a small chip has."""
+
+    width = 30000
