@@ -99,7 +99,7 @@ class Bench:
             raise StepFailed(f"the board's clock does not run: CYCLES {first}, then {last}")
         size = (f"{identity.memory_bytes // 1024} KiB" if identity.memory_bytes
                 else "unlimited") + f" {identity.memory}"
-        return (f"{identity.devices} node(s) {self.config.name}, "
+        return (f"{identity.devices} node(s), "
                 f"{'with' if identity.traffic else 'no'} traffic engines, {size} each, "
                 f"{identity.clock_hz / 1e6:g} MHz; design {identity.board_hash:#010x}, "
                 f"node {identity.config_hash:#010x}")
