@@ -2,15 +2,11 @@
 
 import json
 import os
-import warnings
 from pathlib import Path
-
-from amaranth.hdl import UnusedElaboratable
 
 from ..config import ConfigError
 from .csr_csv import csr_csv
-from .flow import TOP
-from .top import BoardTop, open_platform
+from .flow import TOP, prepare
 
 __all__ = ["export_vivado", "project_tcl"]
 
@@ -71,9 +67,7 @@ def export_vivado(design, folder):
                           "bitstream; only boards with one of Xilinx are exported (--ip: any)")
     # The conversion to Verilog by what pip installed, whatever else is there.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnusedElaboratable)
-        plan = open_platform(design).prepare(BoardTop(design), TOP, emit_src=False)
+    plan = prepare(design)
     sidecar = {"schema": 1, "design": design.as_dict(), "board_hash": f"{design.hash:08x}",
                "config_hash": f"{design.node.hash:08x}",
                "bitstream": {"file": f"{design.name}.bit"}}
