@@ -76,7 +76,7 @@ def export_vivado(design, folder):
     files = {
         f"{design.name.replace('-', '_')}.tcl": project_tcl(design),
         f"{TOP}.v": _text(plan.files[f"{TOP}.v"]),
-        f"{TOP}.xdc": _text(plan.files[f"{TOP}.xdc"]),
+        f"{TOP}.xdc": _unindented(_text(plan.files[f"{TOP}.xdc"])),
         f"{design.name}.json": json.dumps(sidecar, indent=1) + "\n",
         "csr.csv": csr_csv(design),
     }
@@ -87,3 +87,8 @@ def export_vivado(design, folder):
 
 def _text(content):
     return content.decode() if isinstance(content, bytes) else content
+
+
+def _unindented(text):
+    """Lines without the indentation that templates leave."""
+    return "".join(f"{line.strip()}\n" for line in text.splitlines() if line.strip())
