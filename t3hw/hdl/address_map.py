@@ -150,6 +150,15 @@ class AddressMap(wiring.Component):
         touch_bits = bits_for(config.touch_beats - 1)
         beat_bits = config.addr_width - shift
 
+        # A cycle later than it comes, for speed.
+        self._written = Signal(table_write(config))
+        self._ours = Signal()
+        m.d.sync += [
+            self._written.eq(self.table.payload),
+            self._ours.eq(self.table.valid & (self.table.payload.table == Table.REGION)
+                          & (self.table.payload.entry < config.regions)),
+        ]
+
         # The stages before the head move while the spare place behind it is free, which a register
         # says; those after it while the answer goes on. A name ends in the number of the stage that
         # its register belongs to; the head is stage 4.
@@ -217,29 +226,31 @@ class AddressMap(wiring.Component):
         wg_1 = front(beat.wg)
         wf_1 = front(beat.wf)
 
-        # Stages 2 and 3: every region at once, first the beat's number and the bytes each for
-        # themselves, then together.
+        # Stages 2 and 3: every region at once. The first byte less the base, and the limit less the
+        # last byte: neither is negative where the beat is inside. A beat is across an edge where
+        # its bytes are, and the difference of what is above them, less what they borrow, is -1.
         inside_3 = Signal(config.regions)
         touches_3 = Signal(config.regions)
         for number in range(config.regions):
             enable, base, limit = self._bounds(m, number)
-            above = beat_1 - base[shift:]
-            below = limit[shift:] - beat_1
-            between_2 = front(~above[beat_bits] & ~below[beat_bits])
-            not_at_base_2 = front(_any_by_parts(above[:beat_bits]))
-            not_at_limit_2 = front(_any_by_parts(below[:beat_bits]))
-            first_above_2 = front(first_1 >= base[:shift])
-            last_above_2 = front(last_1 >= base[:shift])
-            first_below_2 = front(first_1 <= limit[:shift])
-            last_below_2 = front(last_1 <= limit[:shift])
+            above = Signal(config.addr_width + 1, name=f"above_{number}")
+            below = Signal(config.addr_width + 1, name=f"below_{number}")
+            m.d.comb += [
+                above.eq(Cat(first_1, beat_1) - base),
+                below.eq(limit - Cat(last_1, beat_1)),
+            ]
+            outside_2 = front(Cat(above[-1], below[-1]))
+            not_at_base_2 = front(_any_by_parts(~above[shift:-1]))
+            not_at_limit_2 = front(_any_by_parts(~below[shift:-1]))
+            across_base_2 = front((first_1 < base[:shift]) & (last_1 >= base[:shift]))
+            across_limit_2 = front((first_1 <= limit[:shift]) & (last_1 > limit[:shift]))
             with m.If(go):
                 m.d.sync += [
-                    inside_3[number].eq(enable & between_2
-                                        & (not_at_base_2.any() | first_above_2)
-                                        & (not_at_limit_2.any() | last_below_2)),
-                    touches_3[number].eq(enable & between_2
-                                         & (not_at_base_2.any() | last_above_2)
-                                         & (not_at_limit_2.any() | first_below_2)),
+                    inside_3[number].eq(enable & (outside_2 == 0)),
+                    touches_3[number].eq(
+                        enable
+                        & (~outside_2[0] | ~not_at_base_2.any() & across_base_2)
+                        & (~outside_2[1] | ~not_at_limit_2.any() & across_limit_2)),
                 ]
         any_3 = front(any_1, stages=2)
 
@@ -311,7 +322,7 @@ class AddressMap(wiring.Component):
         region_7 = back(region_6)
         by_address_7 = back(by_address_6)
         rows_7 = back(rows_6)
-        column_mask_7 = back(Cat(columns_6 > bit for bit in range(config.addr_width)))
+        column_mask_7 = back(_ones(columns_6, config.addr_width))
         shifted_7 = back(offset_6 >> row_bytes_6)
         user_number_7 = back(shifted_wg_6 + wf_6)
         wf_fits_7 = back(wf_fits_6)
@@ -370,9 +381,7 @@ class AddressMap(wiring.Component):
         return m
 
     def _writes(self, word):
-        write = self.table.payload
-        return (self.table.valid & (write.table == Table.REGION) & (write.word == word)
-                & (write.entry < self._config.regions))
+        return self._ours & (self._written.word == word)
 
     def _bounds(self, m, number):
         """The registers that all regions are compared with at once: enable, base, limit."""
@@ -380,15 +389,15 @@ class AddressMap(wiring.Component):
         enable = Signal(name=f"enable_{number}")
         base = Signal(width, name=f"base_{number}")
         limit = Signal(width, name=f"limit_{number}")
-        ours = self.table.payload.entry == number
+        ours = self._written.entry == number
         with m.If(self._writes(_CONTROL) & ours):
-            m.d.sync += enable.eq(self.table.payload.data[0])
+            m.d.sync += enable.eq(self._written.data[0])
         for word, register in ((_BASE, base), (_LIMIT, limit)):
             with m.If(self._writes(word) & ours):
-                m.d.sync += register[:32].eq(self.table.payload.data)
+                m.d.sync += register[:32].eq(self._written.data)
             if width > 32:
                 with m.If(self._writes(word + 1) & ours):
-                    m.d.sync += register[32:].eq(self.table.payload.data)
+                    m.d.sync += register[32:].eq(self._written.data)
         return enable, base, limit
 
     def _field(self, m, name, word, part, *, region, move):
@@ -404,8 +413,8 @@ class AddressMap(wiring.Component):
             read = memory.read_port()
             m.d.comb += [
                 write.en.eq(self._writes(word + len(values))),
-                write.addr.eq(self.table.payload.entry),
-                write.data.eq(self.table.payload.data[low:]),
+                write.addr.eq(self._written.entry),
+                write.data.eq(self._written.data[low:]),
                 read.en.eq(move),
                 read.addr.eq(region),
             ]
@@ -417,3 +426,13 @@ class AddressMap(wiring.Component):
 def _any_by_parts(value):
     """Whether there is a 1 in each 16 bits of ``value``: what two levels of logic can say."""
     return Cat(value[low:low + 16].any() for low in range(0, len(value), 16))
+
+
+def _ones(count, width):
+    """As many ones as ``count``, of 6 bits, says, in ``width`` bits; without a carry chain a bit."""
+    low, high = count[:3], count[3:]
+    more = Cat(Cat(low == value for value in range(bit + 1, 8)).any() for bit in range(7))
+    further = Cat(Cat(high == value for value in range(bit + 1, 8)).any() for bit in range(7))
+    return Cat((further[bit // 8] if bit < 56 else 0)
+               | (high == bit // 8) & (more[bit % 8] if bit % 8 < 7 else 0)
+               for bit in range(width))
