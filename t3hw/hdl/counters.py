@@ -13,7 +13,7 @@ from ..config import checked_config
 from ..registers import COUNTERS
 from .seams import STAMP_WIDTH, counter_events, counter_levels
 
-__all__ = ["Counters", "counter_control"]
+__all__ = ["Counters", "NoCounters", "counter_control"]
 
 COUNTER_WIDTH = 64
 
@@ -292,6 +292,28 @@ class Counters(wiring.Component):
             m.d.sync += zeroed.eq(1)
         m.d.sync += self.ready.eq(zeroed)
 
+        return m
+
+
+class NoCounters(Counters):
+    """What a node without monitoring has in the place of `Counters`: nothing is counted.
+
+    Latency: ``control`` is answered at once, and clears what others count. Throughput: one control
+    a cycle.
+    """
+
+    @property
+    def latency(self):
+        """Cycles from ``control.valid`` to ``control.ready``."""
+        return 0
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [
+            self.control.ready.eq(1),
+            self.clear_marks.eq(self.control.valid & self.control.p.clear),
+            self.ready.eq(1),
+        ]
         return m
 
 

@@ -6,10 +6,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from ..config import checked_config
-from ..registers import (COUNTERS, REGISTERS, TABLES, capabilities, register_limits,
-                         reset_values)
+from ..registers import (COUNTERS, REGISTERS, TABLES, absent_registers, capabilities,
+                         register_limits, reset_values)
 from .axil_collect import collect_write
-from .counters import Counters
+from .counters import Counters, NoCounters
 from .error_collector import ErrorCollector
 from .seams import (INTENSITY_LEVELS, INTENSITY_WIDTH, STAMP_WIDTH, Policy, Table, axil_address,
                     axil_read_data, axil_write_data, axil_write_response, counter_events,
@@ -155,8 +155,9 @@ class RegisterBlock(wiring.Component):
         m = Module()
 
         m.submodules.guard = guard = TableGuard(config=self._config)
-        m.submodules.counters = counters = Counters(config=self._config,
-                                                    error_sources=self._error_sources)
+        kind = Counters if self._config.monitoring else NoCounters
+        m.submodules.counters = counters = kind(config=self._config,
+                                                error_sources=self._error_sources)
         m.submodules.collector = errors = ErrorCollector(config=self._config,
                                                          sources=self._error_sources)
         for source, sink in zip(self.error, errors.error):
@@ -194,14 +195,17 @@ class RegisterBlock(wiring.Component):
             self.link_fraction.eq(held["LINK_INTERVAL", "fraction"]),
             self.link_header_interval.eq(held["LINK_HEADER_INTERVAL", "cycles"]),
             self.link_header_fraction.eq(held["LINK_HEADER_INTERVAL", "fraction"]),
-            self.fixed.eq(held["MCA_CONTROL", "fixed"]),
-            self.fixed_threshold.eq(held["MCA_CONTROL", "threshold"]),
-            *(boundary.eq(held[f"MCA_BOUNDARY_{level}", "intensity"])
-              for level, boundary in enumerate(self.boundaries)),
-            *(threshold.eq(held[f"MCA_THRESHOLD_{level}", "accesses"])
-              for level, threshold in enumerate(self.thresholds)),
             self.hold_timeout.eq(held["HOLD_TIMEOUT", "cycles"]),
         ]
+        if self._config.monitoring:
+            m.d.comb += [
+                self.fixed.eq(held["MCA_CONTROL", "fixed"]),
+                self.fixed_threshold.eq(held["MCA_CONTROL", "threshold"]),
+                *(boundary.eq(held[f"MCA_BOUNDARY_{level}", "intensity"])
+                  for level, boundary in enumerate(self.boundaries)),
+                *(threshold.eq(held[f"MCA_THRESHOLD_{level}", "accesses"])
+                  for level, threshold in enumerate(self.thresholds)),
+            ]
 
         written, word = self._write(m, running, guard, counters)
         for name, now in written.items():
@@ -229,7 +233,9 @@ class RegisterBlock(wiring.Component):
 
     def _write(self, m, running, guard, counters):
         """AW and W to B. Returns a pulse by writable register, and the word that is written."""
-        write = collect_write(m, self, running, REGISTERS)
+        absent = absent_registers(self._config)
+        write = collect_write(m, self, running, {
+            name: register for name, register in REGISTERS.items() if name not in absent})
         address, word, hits, whole = write.address, write.word, write.hits, write.whole
         in_table = Signal()
         m.d.sync += in_table.eq(0)
@@ -315,6 +321,9 @@ class RegisterBlock(wiring.Component):
             ("LINK_STATUS", "holding", 0): self.holding,
             ("LINK_STATUS", "plan", 0): self.holding_plan,
         }
+        for name in absent_registers(self._config):
+            for key in REGISTERS[name].fields:
+                shown[name, key, 0] = C(0, 1)
         for plan, status in enumerate(self.status):
             for key in REGISTERS["PLAN_STATUS_STATE"].fields:
                 shown["PLAN_STATUS_STATE", key, plan] = status[key]
