@@ -535,6 +535,22 @@ def test_policies_and_thresholds():
         {name: value for name, value in fresh.items() if "MCA_" in name}
 
 
+def test_a_node_without_monitoring_has_no_counts_and_no_thresholds():
+    config = CONFIG.replace(name="bare", monitoring=False)
+    device = Device(FunctionalDevice(config))
+    assert not device.config.monitoring
+    device.reset()
+    assert not any(device.counters().values()) and device.cycles() == 0
+    device.set_policy("COMPUTE_FIRST", starvation_limit=5)
+    for call, what in ((lambda: device.set_policy("MCA"), "the policy MCA"),
+                       (device.set_mca_table, "an MCA table")):
+        with pytest.raises(DeviceError, match=f"{what} needs a node with monitoring = true"):
+            call()
+    assert device.read("CONTROL")["policy"] == 1
+    with pytest.raises(BusError):
+        device.write("MCA_CONTROL", threshold=1)
+
+
 def test_mca_status_of_a_kernel_that_was_measured():
     word = encode_register("MCA_STATUS", intensity=96, level=1, complete=1, threshold=10)
     status = Device(Altered(FunctionalDevice(CONFIG), MCA_STATUS=word)).mca_status()
