@@ -193,8 +193,7 @@ def _selftest(options):
 
 def _bench(options):
     from ..cli import check_folders, write_json
-    from .bench import bench_fpga, read_report, regressions
-    from .blocks import BLOCKS
+    from .bench import BLOCKS, bench_fpga, read_report, regressions
 
     check_folders(options.json)
     # Before it takes hours; also because both may be one file.
@@ -206,4 +205,4 @@ def _bench(options):
               + ("\n".join(["worse by more than 5 %:", *worse]) if worse else "nothing is worse"))
     if options.json:
         write_json(options.json, report)
-    return _WRONG if worse else _OK
+    return _WRONG if worse or not all(row["met"] for row in report["rows"]) else _OK
