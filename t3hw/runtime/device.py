@@ -16,6 +16,8 @@ __all__ = ["Device", "DeviceError", "Errors", "FirstError", "McaStatus", "PlanSt
 
 _NAMED_TILES = 8
 _INTENSITY_STEPS = 256
+#: Cycles that a look at a plan's state takes at least: some reads of registers.
+_LOOK_CYCLES = 16
 _INTERVAL_STEPS = 65536
 _MCA_BOUNDARIES = [name for name in REGISTERS if name.startswith("MCA_BOUNDARY_")]
 _MCA_THRESHOLDS = [name for name in REGISTERS if name.startswith("MCA_THRESHOLD_")]
@@ -279,9 +281,11 @@ class Device:
     def _wait_cleared(self, plan, timeout=1_000_000):
         if not self._is_clearing(plan):
             return
-        start = self.cycles()
+        start, looks = self.cycles(), 0
         while self._is_clearing(plan):
-            cycles = self.cycles() - start
+            # Without counters there is no time but what looking takes at least.
+            looks += 1
+            cycles = max(self.cycles() - start, looks * _LOOK_CYCLES)
             if cycles >= timeout:
                 raise DeviceError(
                     f"plan {plan} is still being cleared after {cycles} cycles: commands are held, "
@@ -317,7 +321,7 @@ class Device:
         DeviceError
             If it neither runs nor is done.
         """
-        start = self.cycles()
+        start, waited = self.cycles(), 0
         if not poll:
             enabled = self.read("IRQ_ENABLE")
             self.write("IRQ_ENABLE", plan_done=1 << plan)
@@ -329,12 +333,15 @@ class Device:
                     return
                 if not status.armed:
                     raise DeviceError(f"plan {plan} is not armed: there is nothing to wait for")
-                left = timeout - (self.cycles() - start)
+                # Without counters there is no time but what was waited, or looking takes at least.
+                waited += _LOOK_CYCLES
+                left = timeout - max(self.cycles() - start, waited)
                 if left <= 0 or status.timed_out:
                     raise self._timeout(plan, timeout - left)
                 if not poll:
                     # The node's own time-out raises no interrupt, so look now and then.
-                    self.transport.wait_interrupt(min(left, 65536))
+                    if not self.transport.wait_interrupt(min(left, 65536)):
+                        waited += min(left, 65536)
         finally:
             if not poll:
                 self.write("IRQ_ENABLE", **enabled)

@@ -93,6 +93,18 @@ def test_nodes_of_another_shape(bring_up):
     assert test.detail("sums").endswith("bfloat16 96")
 
 
+@pytest.mark.parametrize("devices, quick", [(1, False), (2, True)])
+def test_nodes_that_are_reduced_as_far_as_it_goes(bring_up, devices, quick):
+    """No counters, no tiles by address."""
+    node = PRESETS["nano"].replace(regions=2 * devices)
+    test = bring_up(devices=devices, node=node)
+    for _run in range(2):
+        test.lines.clear()
+        assert test.run(quick=quick), "\n".join(test.lines)
+        assert [name for name, outcome in test.outcomes.items() if outcome == "skipped"] == [
+            "counters", "overlap"]
+
+
 # Flaws.
 
 def stuck_bit(address, bit):
@@ -226,9 +238,9 @@ class _Miscount(dict):
     (forgives_over_count, "tracker",
      r"node 0, errors after a store too many: expected \('OVER_COUNT',\), found \(\)"),
     (no_dma, "trigger and DMA", "node 0: its command has not happened after 5... cycles"),
-    (wrong_row, "trigger and DMA", "node 0: the neighbour's block of 64 bytes has not happened"),
+    (wrong_row, "trigger and DMA", "node 0: INCOMING_STORE_BYTES of 64 has not happened"),
     (overrun, "trigger and DMA", "node 0, block from node 1 and its surroundings, address 0xd0"),
-    (fires_twice, "trigger and DMA", "node 0, COMMANDS_FIRED: expected 1, found 2|2 commands done of 1"),
+    (fires_twice, "trigger and DMA", "2 commands done of 1|commands done: expected 1, found 2"),
     (flushes_subnormals, "sums",
      r"node 1, float16 by stores, 0x.... \+ 0x...., address .*: expected 0x.*, found 0x[08]000"),
     (miscounts_traffic, "counters",
