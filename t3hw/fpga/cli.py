@@ -185,7 +185,9 @@ def _selftest(options):
             from ..cosim.virtual_board import virtual_board
 
             port = stack.enter_context(virtual_board(design)).port
-        link = stack.enter_context(contextlib.closing(SerialLink(port, baud=baud)))
+        # A simulation takes its time, all the more on a busy machine.
+        timeout = 120.0 if options.virtual else 2.0
+        link = stack.enter_context(contextlib.closing(SerialLink(port, baud=baud, timeout=timeout)))
         passed = run_selftest(link, show=print, design=design, only=options.only,
                               quick=bool(options.virtual))
     return _OK if passed else _WRONG
