@@ -23,7 +23,7 @@ from .hdl.traffic_node import TrafficNode
 from .registers import traffic as traffic_registers
 from .registers.map import MAP_HASH
 
-__all__ = ["STOCK", "generate", "sidecar", "to_verilog", "write_stock"]
+__all__ = ["STOCK", "generate", "sidecar", "to_verilog", "write_stock", "zeros_left_out"]
 
 #: Presets whose Verilog stands in rtl/.
 STOCK = ("small", "axi")
@@ -42,7 +42,7 @@ def top_component(config, devices=None, traffic=False):
 
 def to_verilog(component, name):
     """Verilog text of a component as top module ``name``."""
-    with warnings.catch_warnings(), _zeros_left_out():
+    with warnings.catch_warnings(), zeros_left_out():
         warnings.simplefilter("ignore", UnusedElaboratable)
         # The conversion always uses the Yosys that pip installed, so that the text depends on nothing
         # that is not pinned.
@@ -56,7 +56,7 @@ _ENUMERATION = re.compile(r"^ *\(\* enum_\w+ = \"\w*\" \*\)\n", re.M)
 
 
 @contextlib.contextmanager
-def _zeros_left_out():
+def zeros_left_out():
     """Let the conversion leave out the contents of memories that begin with zeros.
 
     Amaranth spells out every word of every memory, which takes most of the time and of the text.

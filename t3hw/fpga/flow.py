@@ -8,11 +8,12 @@ from pathlib import Path
 from amaranth.hdl import UnusedElaboratable
 
 from ..config import ConfigError
+from ..generate import zeros_left_out
 from .devices import ecp5_options, gowin_family, ice40_options
 from .tools import run_tool
 from .top import BoardTop, open_platform
 
-__all__ = ["FLOWS", "Flow", "write_sources"]
+__all__ = ["FLOWS", "TOP", "Flow", "prepare", "write_sources"]
 
 #: Name of the top module, and of all files of the tools.
 TOP = "top"
@@ -118,6 +119,14 @@ FLOWS = {
 }
 
 
+def prepare(design):
+    """The plan of amaranth-boards for a design: its files by name."""
+    # Chips start with zeros in memories that nothing is said about.
+    with warnings.catch_warnings(), zeros_left_out():
+        warnings.simplefilter("ignore", UnusedElaboratable)
+        return open_platform(design).prepare(BoardTop(design), TOP, emit_src=False)
+
+
 def write_sources(design, folder):
     """Write the design's RTLIL and its constraints for the tools.
 
@@ -145,9 +154,7 @@ def write_sources(design, folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     flow = FLOWS[design.family]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnusedElaboratable)
-        plan = open_platform(design).prepare(BoardTop(design), TOP, emit_src=False)
+    plan = prepare(design)
     for ending in (".il", flow.constraints):
         content = plan.files[f"{TOP}{ending}"]
         (folder / f"{TOP}{ending}").write_bytes(

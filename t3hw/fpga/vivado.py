@@ -2,15 +2,11 @@
 
 import json
 import os
-import warnings
 from pathlib import Path
-
-from amaranth.hdl import UnusedElaboratable
 
 from ..config import ConfigError
 from .csr_csv import csr_csv
-from .flow import TOP
-from .top import BoardTop, open_platform
+from .flow import TOP, prepare
 
 __all__ = ["export_vivado", "project_tcl"]
 
@@ -71,9 +67,7 @@ def export_vivado(design, folder):
                           "bitstream; only boards with one of Xilinx are exported (--ip: any)")
     # The conversion to Verilog by what pip installed, whatever else is there.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnusedElaboratable)
-        plan = open_platform(design).prepare(BoardTop(design), TOP, emit_src=False)
+    plan = prepare(design)
     sidecar = {"schema": 1, "design": design.as_dict(), "board_hash": f"{design.hash:08x}",
                "config_hash": f"{design.node.hash:08x}",
                "bitstream": {"file": f"{design.name}.bit"}}
@@ -82,7 +76,7 @@ def export_vivado(design, folder):
     files = {
         f"{design.name.replace('-', '_')}.tcl": project_tcl(design),
         f"{TOP}.v": _text(plan.files[f"{TOP}.v"]),
-        f"{TOP}.xdc": _text(plan.files[f"{TOP}.xdc"]),
+        f"{TOP}.xdc": _unindented(_text(plan.files[f"{TOP}.xdc"])),
         f"{design.name}.json": json.dumps(sidecar, indent=1) + "\n",
         "csr.csv": csr_csv(design),
     }
@@ -93,3 +87,8 @@ def export_vivado(design, folder):
 
 def _text(content):
     return content.decode() if isinstance(content, bytes) else content
+
+
+def _unindented(text):
+    """Lines without the indentation that templates leave."""
+    return "".join(f"{line.strip()}\n" for line in text.splitlines() if line.strip())

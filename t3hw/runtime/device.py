@@ -16,6 +16,8 @@ __all__ = ["Device", "DeviceError", "Errors", "FirstError", "McaStatus", "PlanSt
 
 _NAMED_TILES = 8
 _INTENSITY_STEPS = 256
+#: Cycles that a look at a plan's state takes at least: some reads of registers.
+_LOOK_CYCLES = 16
 _INTERVAL_STEPS = 65536
 _MCA_BOUNDARIES = [name for name in REGISTERS if name.startswith("MCA_BOUNDARY_")]
 _MCA_THRESHOLDS = [name for name in REGISTERS if name.startswith("MCA_THRESHOLD_")]
@@ -156,6 +158,7 @@ class Device:
             wg_width=widths["wg_width"], wf_width=small["wf_width"],
             dtypes=[name for bit, name in enumerate(DTYPE_NAMES) if widths["dtypes"] >> bit & 1],
             memory="builtin" if widths["memory_builtin"] else "axi",
+            monitoring=bool(widths["monitoring"]), address_tiles=bool(widths["address_tiles"]),
             # The register cannot say more than that.
             memory_bytes=memory + (memory == 0xFFFFFFFF),
             tiles=large["tiles_minus_1"] + 1, commands=large["commands_minus_1"] + 1,
@@ -278,9 +281,11 @@ class Device:
     def _wait_cleared(self, plan, timeout=1_000_000):
         if not self._is_clearing(plan):
             return
-        start = self.cycles()
+        start, looks = self.cycles(), 0
         while self._is_clearing(plan):
-            cycles = self.cycles() - start
+            # Without counters there is no time but what looking takes at least.
+            looks += 1
+            cycles = max(self.cycles() - start, looks * _LOOK_CYCLES)
             if cycles >= timeout:
                 raise DeviceError(
                     f"plan {plan} is still being cleared after {cycles} cycles: commands are held, "
@@ -316,7 +321,7 @@ class Device:
         DeviceError
             If it neither runs nor is done.
         """
-        start = self.cycles()
+        start, waited = self.cycles(), 0
         if not poll:
             enabled = self.read("IRQ_ENABLE")
             self.write("IRQ_ENABLE", plan_done=1 << plan)
@@ -328,12 +333,15 @@ class Device:
                     return
                 if not status.armed:
                     raise DeviceError(f"plan {plan} is not armed: there is nothing to wait for")
-                left = timeout - (self.cycles() - start)
+                # Without counters there is no time but what was waited, or looking takes at least.
+                waited += _LOOK_CYCLES
+                left = timeout - max(self.cycles() - start, waited)
                 if left <= 0 or status.timed_out:
                     raise self._timeout(plan, timeout - left)
                 if not poll:
                     # The node's own time-out raises no interrupt, so look now and then.
-                    self.transport.wait_interrupt(min(left, 65536))
+                    if not self.transport.wait_interrupt(min(left, 65536)):
+                        waited += min(left, 65536)
         finally:
             if not poll:
                 self.write("IRQ_ENABLE", **enabled)
@@ -370,7 +378,7 @@ class Device:
     # What happened.
 
     def counters(self):
-        """All counters as of now, by name in lower case."""
+        """All counters as of now, by name in lower case; all 0 in a node without monitoring."""
         self.write("COUNTER_CONTROL", snapshot=1)
         first = COUNTERS[0].offset
         last = COUNTERS[-1]
@@ -434,15 +442,19 @@ class Device:
         Raises
         ------
         DeviceError
-            If the threshold is beyond the memory's queue, or the policy has none.
+            If the threshold is beyond the memory's queue, or the policy has none; or if the policy
+            is MCA, and the node was built without monitoring.
         """
         chosen = encode_register("CONTROL", policy=policy)
+        if chosen == encode_register("CONTROL", policy="MCA"):
+            self._check_monitoring("the policy MCA")
         if threshold is not None:
             if chosen != encode_register("CONTROL", policy="MCA"):
                 raise DeviceError(f"a threshold, {threshold}, needs the policy MCA, not {policy}")
             self._check_threshold(threshold)
         self.write("STARVATION_LIMIT", cycles=starvation_limit)
-        self.write("MCA_CONTROL", threshold=threshold or 0, fixed=int(threshold is not None))
+        if self.config.monitoring:
+            self.write("MCA_CONTROL", threshold=threshold or 0, fixed=int(threshold is not None))
         self.write("CONTROL", **self.read("CONTROL") | {"policy": policy})
 
     def set_mca_table(self, *, boundaries=None, thresholds=None):
@@ -461,8 +473,9 @@ class Device:
         ------
         DeviceError
             If there are not as many, boundaries rise or are not from 0 to 1, or a threshold is
-            beyond the memory's queue.
+            beyond the memory's queue; or if the node was built without monitoring.
         """
+        self._check_monitoring("an MCA table")
         depth = self.read("CAP_QUEUES")["memory_queue"]
         if boundaries is None:
             boundaries = [REGISTERS[name].reset / _INTENSITY_STEPS for name in _MCA_BOUNDARIES]
@@ -480,6 +493,11 @@ class Device:
             self.write(name, intensity=math.ceil(boundary * _INTENSITY_STEPS))
         for name, threshold in zip(_MCA_THRESHOLDS, thresholds):
             self.write(name, accesses=threshold)
+
+    def _check_monitoring(self, what):
+        if not self.config.monitoring:
+            raise DeviceError(f"{what} needs a node with monitoring = true in its configuration, "
+                              f"and {self.config.name!r} has none")
 
     def _check_threshold(self, threshold):
         encode_register("MCA_CONTROL", threshold=threshold)

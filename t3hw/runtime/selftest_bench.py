@@ -11,6 +11,9 @@ from .traffic import TrafficEngines
 
 __all__ = ["Bench", "StepFailed", "StepSkipped", "compare", "pattern"]
 
+#: Cycles in which whatever a step has sent over a link has arrived.
+_ENOUGH = 20_000
+
 
 class StepFailed(Exception):
     """The board does not do what it should; the message says what was expected, found, and where."""
@@ -99,7 +102,7 @@ class Bench:
             raise StepFailed(f"the board's clock does not run: CYCLES {first}, then {last}")
         size = (f"{identity.memory_bytes // 1024} KiB" if identity.memory_bytes
                 else "unlimited") + f" {identity.memory}"
-        return (f"{identity.devices} node(s) {self.config.name}, "
+        return (f"{identity.devices} node(s), "
                 f"{'with' if identity.traffic else 'no'} traffic engines, {size} each, "
                 f"{identity.clock_hz / 1e6:g} MHz; design {identity.board_hash:#010x}, "
                 f"node {identity.config_hash:#010x}")
@@ -124,6 +127,27 @@ class Bench:
             passed = self.board.cycles() - start
             if passed > self.patience:
                 raise StepFailed(f"{what} has not happened after {passed} cycles")
+
+    def until_counted(self, name, least):
+        """Wait until a counter of every node has come to ``least``.
+
+        Nodes without counters get the time that they need in any case.
+        """
+        if self.config.monitoring:
+            for index, node in enumerate(self.nodes):
+                self.until(lambda: node.counters()[name] >= least,
+                           f"node {index}: {name.upper()} of {least}")
+            return
+        start = self.board.cycles()
+        while self.board.cycles() - start < _ENOUGH:
+            pass
+
+    def expect_counters(self, where, node, **wanted):
+        """Counters of a node, where it has any."""
+        if self.config.monitoring:
+            counters = node.counters()
+            for name, value in wanted.items():
+                self.expect(f"{where}, {name.upper()}", counters[name], value)
 
     def expect_no_errors(self):
         """No node has anything to report."""

@@ -284,11 +284,10 @@ class SerialLink:
             try:
                 if self._is_lost:
                     self.resynchronise()
-                stray = self._port_call(self._stray)
-                if stray:
-                    raise _Corrupted(f"bytes came that nobody asked for: {_quote(stray)}; what was "
-                                     "read last may be wrong")
-                return attempt()
+                self._expect_nothing()
+                result = attempt()
+                self._expect_nothing()
+                return result
             except BusError:
                 raise
             except _Silence as error:
@@ -304,6 +303,13 @@ class SerialLink:
             self.resynchronise()
             if is_last:
                 raise LinkError(message, self.port)
+
+    def _expect_nothing(self):
+        """All that was asked for has come: an answer that is longer belongs to another question."""
+        stray = self._port_call(self._stray)
+        if stray:
+            raise _Corrupted(f"bytes came that nobody asked for: {_quote(stray)}; what was read last "
+                             "may be wrong")
 
     def _read_part(self, address, count):
         """Words from ``address`` on, checked."""
@@ -422,7 +428,8 @@ class SerialLink:
         return first + self._serial.read(min(count - 1, self._serial.in_waiting)) if first else b""
 
     def _stray(self):
-        return self._serial.read(waiting) if (waiting := self._serial.in_waiting) else b""
+        waiting = self._serial.in_waiting
+        return self._serial.read(waiting) if waiting else b""
 
     def _port_call(self, function, *arguments):
         """A call of the port; whatever it raises means that the port is gone."""

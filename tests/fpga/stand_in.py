@@ -32,7 +32,7 @@ class SmallCore(wiring.Component):
         tracker.d.sync += [
             level.eq(self.rx),
             count.eq(count + (count >> 1) + level),
-            self.tx.eq(read.data[0]),
+            self.tx.eq(read.data.xor()),
             self.leds.eq(count[-8:]),
         ]
         tracker.d.comb += [write.addr.eq(count), write.data.eq(count), write.en.eq(level),
@@ -44,9 +44,3 @@ class SlowCore(SmallCore):
     """Too slow for any clock of interest."""
 
     width = 400
-
-
-class WideCore(SmallCore):
-    """More flip-flops than a small chip has."""
-
-    width = 30000

@@ -4,6 +4,7 @@ It stands behind a pseudo-terminal, and can be told to misbehave. It shares the 
 software that it tests, and no code of the link.
 """
 
+import functools
 import os
 import pty
 import select
@@ -119,8 +120,23 @@ class ModelRing(FunctionalRing):
         super().__init__(*arguments, **options)
         self.paces = [1] * len(self.paces)
         self.cycles = 0
+        # Cycle from which on each link is free again.
+        self.free = [0] * len(self.devices)
+        self.link_takes_time = True
+        for index, device in enumerate(self.devices):
+            device._send = functools.partial(self._send, index, device._send)
         self.engines = [EngineModel(self, index) for index in range(len(self.devices))
                         ] if engines else []
+
+    def _send(self, index, send, packet):
+        """A packet takes the time on the link that the node is set to."""
+        if self.cycles < self.free[index] or not send(packet):
+            return False
+        device = self.devices[index]
+        beats = len(packet.data) // device.config.beat_bytes
+        interval = device.registers.field("LINK_INTERVAL", "cycles")
+        self.free[index] = self.cycles + self.link_takes_time * interval * beats
+        return True
 
     def run(self, steps):
         for _ in range(steps):

@@ -1,1 +1,1 @@
-var SearchBucketIndex = [225455748,267651219];
+var SearchBucketIndex = [224760907,267651219];

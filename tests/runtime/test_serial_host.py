@@ -219,6 +219,8 @@ def test_a_damaged_byte_anywhere_in_a_command_ends_in_an_error_and_then_all_is_w
         board.spoil_in = Spoiler(place, board.came)
         try:
             link.write32(SCRATCH, 2)
+            # An answer that is too long may be seen only when something is asked again.
+            link.read32(SCRATCH)
         except (LinkError, BusError):
             pass
         else:
