@@ -175,10 +175,10 @@ def _export(options):
 
 
 def _selftest(options):
+    design = _named(options.virtual or options.board) if options.virtual or options.board else None
     from ..runtime.selftest import run_selftest
     from ..runtime.serial_link import SerialLink
 
-    design = _named(options.virtual or options.board) if options.virtual or options.board else None
     with contextlib.ExitStack() as stack:
         port, baud = options.port, options.baud or (design.baud if design else 1_000_000)
         if options.virtual:

@@ -67,7 +67,7 @@ def export_vivado(design, folder):
                           "bitstream; only boards with one of Xilinx are exported (--ip: any)")
     # The conversion to Verilog by what pip installed, whatever else is there.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    plan = prepare(design)
+    sources = prepare(design)
     sidecar = {"schema": 1, "design": design.as_dict(), "board_hash": f"{design.hash:08x}",
                "config_hash": f"{design.node.hash:08x}",
                "bitstream": {"file": f"{design.name}.bit"}}
@@ -75,8 +75,8 @@ def export_vivado(design, folder):
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         f"{design.name.replace('-', '_')}.tcl": project_tcl(design),
-        f"{TOP}.v": _text(plan.files[f"{TOP}.v"]),
-        f"{TOP}.xdc": _unindented(_text(plan.files[f"{TOP}.xdc"])),
+        f"{TOP}.v": _text(sources[f"{TOP}.v"]),
+        f"{TOP}.xdc": _unindented(_text(sources[f"{TOP}.xdc"])),
         f"{design.name}.json": json.dumps(sidecar, indent=1) + "\n",
         "csr.csv": csr_csv(design),
     }

@@ -52,6 +52,11 @@ class Board(wiring.Component):
         Cycles of a bit on the line, at least 4; by default what the design's clock and baud give.
         A command is forgotten after as many bits of silence as at the design's own rate.
 
+    Attributes
+    ----------
+    nodes : list of Node or TrafficNode
+        The nodes, equal ones.
+
     Members
     -------
     rx : In(1)
@@ -73,14 +78,14 @@ class Board(wiring.Component):
         self._receiver = UartReceiver(bit_cycles=self._bit_cycles)
         self._transmitter = UartTransmitter(bit_cycles=self._bit_cycles)
         if design.traffic:
-            self._nodes = [
+            self.nodes = [
                 TrafficNode(config=config, units=design.gemm_units, stages=design.gemm_stages,
                             steps=design.collective_steps, host=True)
                 for _device in range(design.devices)]
         else:
-            self._nodes = [Node(config=config) for _device in range(design.devices)]
+            self.nodes = [Node(config=config) for _device in range(design.devices)]
         self._memory = {f"node{device}_{name}": (node, name, member)
-                        for device, node in enumerate(self._nodes)
+                        for device, node in enumerate(self.nodes)
                         for name, member in node.signature.members.items()
                         if name.startswith("m_axi_")}
         super().__init__({
@@ -129,13 +134,13 @@ class Board(wiring.Component):
             registers.sent.eq(checksum.sent),
             checksum.clear_came.eq(registers.clear_came),
             checksum.clear_sent.eq(registers.clear_sent),
-            registers.irq.eq(Cat(node.irq for node in self._nodes)),
+            registers.irq.eq(Cat(node.irq for node in self.nodes)),
         ]
 
         # The nodes.
         axil = AxiLitePorts(prefix="s_axil", master=False)
         axi = AxiPorts(prefix="s_axi", master=False, config=config, id_width=config.id_width)
-        for device, node in enumerate(self._nodes):
+        for device, node in enumerate(self.nodes):
             m.submodules[f"node{device}"] = node
             m.submodules[f"axil{device}"] = to_registers = HostAxil()
             m.submodules[f"memory{device}"] = to_memory = HostMemory(
@@ -149,7 +154,7 @@ class Board(wiring.Component):
             if self._design.traffic:
                 m.d.comb += to_memory.blocked.eq(node.trace_busy)
 
-            receiver = self._nodes[device - 1]
+            receiver = self.nodes[device - 1]
             for name in ("tdata", "tkeep", "tlast", "tvalid"):
                 m.d.comb += getattr(receiver, f"link_rx_{name}").eq(
                     getattr(node, f"link_tx_{name}"))
