@@ -33,5 +33,5 @@ def _instance(node):
     for path, member, value in node.signature.flatten(node):
         direction = "i" if member.flow is In else "o"
         ports[f"{direction}_{'__'.join(map(str, path))}"] = Value.cast(value)
-    m.submodules.node = Instance(NODE, **ports)
+    m.submodules.shared = Instance(NODE, **ports)
     return m

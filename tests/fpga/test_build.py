@@ -5,17 +5,18 @@ import json
 import re
 
 import pytest
-from stand_in import SlowCore, SmallCore
+from stand_in import PairCore, SlowCore, SmallCore
 
 from t3hw.cli import BAD_INPUT, OK, main
 from t3hw.config import NodeConfig
-from t3hw.fpga import build, program, top
+from t3hw.fpga import build, flow, program, top
 from t3hw.fpga.boards import BoardDesign
 from t3hw.fpga.build import build_board, report_text
 from t3hw.fpga.dfu import add_suffix
+from t3hw.fpga.flow import prepare
 from t3hw.fpga.program import checked_bitstream, loader_arguments, program_board
 from t3hw.fpga.tools import FlowError
-from t3hw.fpga.utilisation import Overfull
+from t3hw.fpga.utilisation import Overfull, by_block, count
 from t3hw.registers.board import register_address
 
 DESIGN = BoardDesign.stock("orangecrab").replace(
@@ -166,6 +167,20 @@ def test_what_does_not_fit_is_refused_before_it_is_placed(monkeypatch, tmp_path)
     assert re.search(r"node\*.tracker has 2\d;", message)
     assert "smaller by tracker_ways, tracker_sets, tiles" in message
     assert not (tmp_path / "tools" / "nextpnr.log").exists()
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_equal_nodes_are_synthesized_once_and_counted_as_many(monkeypatch, tmp_path, share):
+    monkeypatch.setattr(top, "Board", PairCore)
+    if not share:
+        monkeypatch.setattr(flow, "prepare", lambda design, share: prepare(design))
+    steps = flow.write_sources(DESIGN, tmp_path)
+    assert (tmp_path / "t3_shared_node.il").exists() == share
+    netlist, declared = steps.synthesize(tmp_path)
+    blocks = by_block(netlist, "ecp5")
+    # What nobody uses is not there, in neither of them.
+    assert blocks["node*.tracker"]["FF"] == 2 * 8
+    assert declared >= count(blocks)["FF"] > 2 * 8 + 8
 
 
 def test_ice40_and_its_report(monkeypatch, tmp_path):
