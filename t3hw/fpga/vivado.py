@@ -36,8 +36,11 @@ open_run impl_1
 report_utilization -hierarchical -file [file join $here utilization.txt]
 report_timing_summary -file [file join $here timing.txt]
 set slack [get_property STATS.WNS [get_runs impl_1]]
-if {{$slack < 0}} {{ error "the clock of {design.clock_hz / 1e6:g} MHz is missed by [expr {{-$slack}}] ns" }}
-file copy -force [file join $here project {name}.runs impl_1 {TOP}.bit] [file join $here {design.name}.bit]
+if {{$slack < 0}} {{
+    error "the clock of {design.clock_hz / 1e6:g} MHz is missed by [expr {{-$slack}}] ns"
+}}
+set made [file join $here project {name}.runs impl_1 {TOP}.bit]
+file copy -force $made [file join $here {design.name}.bit]
 puts "made {design.name}.bit, hash {design.hash:08x}"
 """
 
