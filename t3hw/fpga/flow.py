@@ -61,8 +61,8 @@ class Flow:
             f"{self.synthesis} -top {TOP} -run begin:map_ram",
             f"tee -q -o declared.json stat -top {TOP} -width -json",
             f"{self.synthesis} -top {TOP} -run map_ram:",
-            # Now the nodes' cells, mapped once, to each place; without those that lead nowhere there.
-            *([f"setattr -mod -unset keep_hierarchy {NODE}", "flatten", "opt_clean -purge"]
+            # Now the nodes' cells, mapped once, to each place, but those that lead nowhere there.
+            *([f"setattr -mod -unset keep_hierarchy {NODE}", "flatten", "opt_clean"]
               if shared else []),
             f"write_json {TOP}.json",
         ))], cwd=folder, log="yosys.log")

@@ -16,7 +16,7 @@ from t3hw.fpga.dfu import add_suffix
 from t3hw.fpga.flow import prepare
 from t3hw.fpga.program import checked_bitstream, loader_arguments, program_board
 from t3hw.fpga.tools import FlowError
-from t3hw.fpga.utilisation import Overfull, by_block, count
+from t3hw.fpga.utilisation import Overfull, by_block, count, scopes_of
 from t3hw.registers.board import register_address
 
 DESIGN = BoardDesign.stock("orangecrab").replace(
@@ -181,6 +181,8 @@ def test_equal_nodes_are_synthesized_once_and_are_as_many(monkeypatch, tmp_path)
         netlist, declared = steps.synthesize(folder)
         cells[share] = count(by_block(netlist, "ecp5"))
         assert declared >= cells[share]["FF"] > 3 * 8
+        # Without the instances' names nothing could be told by block.
+        assert any("node1" in scope for scope in scopes_of(netlist))
     # What nobody uses of a node is not there, either way.
     assert cells[True]["FF"] == cells[False]["FF"]
 
