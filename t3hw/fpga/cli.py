@@ -44,7 +44,8 @@ def add_parser(commands):
         description="For a board: Verilog, constraints and a Tcl script that makes the Vivado project "
                     "and its bitstream. With --ip: the node as an IP package with its AXI interfaces.")
     _add_board(export)
-    export.add_argument("--ip", action="store_true", help="the board's node as an IP package instead")
+    export.add_argument("--ip", action="store_true",
+                        help="the board's node as an IP package instead")
     _add_folder(export, "where the files go")
     export.set_defaults(run=_export)
 
@@ -53,7 +54,8 @@ def add_parser(commands):
         description="Run the bring-up on a board that is plugged in, or on a virtual one: the same "
                     "hardware in a simulator, its serial pins on a pseudo-terminal.")
     where = selftest.add_mutually_exclusive_group(required=True)
-    where.add_argument("--port", metavar="DEVICE", help="serial port of the board, like /dev/ttyUSB0")
+    where.add_argument("--port", metavar="DEVICE",
+                       help="serial port of the board, like /dev/ttyUSB0")
     where.add_argument("--virtual", nargs="?", const="virtual", metavar="BOARD",
                        help="simulate a board: one of `t3hw fpga list`, or a file NAME.toml (default: "
                             "a small ring of two)")
@@ -62,7 +64,8 @@ def add_parser(commands):
                                "a bitstream's sidecar NAME.json (default: any)")
     selftest.add_argument("--baud", type=int, metavar="RATE",
                           help="bits a second (default: the board's, or 1000000)")
-    selftest.add_argument("--only", metavar="STEP", action="append", help="run this step; may be repeated")
+    selftest.add_argument("--only", metavar="STEP", action="append",
+                          help="run this step; may be repeated")
     selftest.set_defaults(run=_selftest)
     return parser
 
@@ -175,10 +178,10 @@ def _export(options):
 
 
 def _selftest(options):
+    design = _named(options.virtual or options.board) if options.virtual or options.board else None
     from ..runtime.selftest import run_selftest
     from ..runtime.serial_link import SerialLink
 
-    design = _named(options.virtual or options.board) if options.virtual or options.board else None
     with contextlib.ExitStack() as stack:
         port, baud = options.port, options.baud or (design.baud if design else 1_000_000)
         if options.virtual:

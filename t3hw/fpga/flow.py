@@ -10,6 +10,7 @@ from amaranth.hdl import UnusedElaboratable
 from ..config import ConfigError
 from ..generate import zeros_left_out
 from .devices import ecp5_options, gowin_family, ice40_options
+from .shared_nodes import NODE
 from .tools import run_tool
 from .top import BoardTop, open_platform
 
@@ -51,12 +52,19 @@ class Flow:
 
     def synthesize(self, folder):
         """Synthesize; returns Yosys's netlist, and the bits of flip-flops that the design declares."""
+        shared = (Path(folder) / f"{NODE}.il").exists()
         run_tool("yosys", ["-q", "-p", "; ".join((
             f"read_rtlil {TOP}.il",
+            *([f"read_rtlil {NODE}.il", f"setattr -mod -set keep_hierarchy 1 {NODE}"]
+              if shared else []),
             # In two parts: between them, flip-flops are the design's own and memories are memories.
             f"{self.synthesis} -top {TOP} -run begin:map_ram",
-            "tee -q -o declared.json stat -width -json",
-            f"{self.synthesis} -top {TOP} -run map_ram: -json {TOP}.json",
+            f"tee -q -o declared.json stat -top {TOP} -width -json",
+            f"{self.synthesis} -top {TOP} -run map_ram:",
+            # Now the nodes' cells, mapped once, to each place, but those that lead nowhere there.
+            *([f"setattr -mod -unset keep_hierarchy {NODE}", "flatten", "opt_clean"]
+              if shared else []),
+            f"write_json {TOP}.json",
         ))], cwd=folder, log="yosys.log")
         declared = json.loads((Path(folder) / "declared.json").read_text())
         return (json.loads((Path(folder) / f"{TOP}.json").read_text()),
@@ -119,12 +127,16 @@ FLOWS = {
 }
 
 
-def prepare(design):
-    """The plan of amaranth-boards for a design: its files by name."""
+def prepare(design, *, share=False):
+    """Files for the tools by name: of amaranth-boards' plan, and with ``share`` perhaps the nodes'."""
     # Chips start with zeros in memories that nothing is said about.
     with warnings.catch_warnings(), zeros_left_out():
         warnings.simplefilter("ignore", UnusedElaboratable)
-        return open_platform(design).prepare(BoardTop(design), TOP, emit_src=False)
+        board = BoardTop(design, share=share)
+        files = dict(open_platform(design).prepare(board, TOP, emit_src=False).files)
+    if board.shared:
+        files[f"{NODE}.il"] = board.shared
+    return files
 
 
 def write_sources(design, folder):
@@ -154,9 +166,11 @@ def write_sources(design, folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     flow = FLOWS[design.family]
-    plan = prepare(design)
-    for ending in (".il", flow.constraints):
-        content = plan.files[f"{TOP}{ending}"]
-        (folder / f"{TOP}{ending}").write_bytes(
-            content if isinstance(content, bytes) else content.encode())
+    files = prepare(design, share=True)
+    for name in (f"{TOP}.il", f"{TOP}{flow.constraints}", f"{NODE}.il"):
+        (folder / name).unlink(missing_ok=True)
+        if name in files:
+            content = files[name]
+            (folder / name).write_bytes(
+                content if isinstance(content, bytes) else content.encode())
     return flow

@@ -103,6 +103,9 @@ def program_board(design, folder, *, flash=False, show=print, run=subprocess.run
                         "plug it in again") from None
     if result.returncode:
         text = f"{result.stdout}\n{result.stderr}"
+        if "shared libraries" in text:
+            raise FlowError(f"openFPGALoader does not start: {text.strip()}\n"
+                            "Debian and Ubuntu: apt-get install libftdi1-2 libusb-1.0-0")
         lines = [line for line in text.splitlines() if line.strip()][-5:]
         raise FlowError("openFPGALoader failed, with exit code "
                         f"{result.returncode}: is the board plugged in and powered, and may you use "

@@ -17,7 +17,7 @@ TOOLS = {
     "ecppack": ("yowasp-ecppack", "ecppack"),
     "icepack": ("yowasp-icepack", "icepack"),
     "gowin_pack": ("gowin_pack",),
-    "openFPGALoader": ("openFPGALoader",),
+    "openFPGALoader": ("openfpgaloader-cli", "openFPGALoader"),
 }
 
 

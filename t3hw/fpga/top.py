@@ -12,6 +12,7 @@ from ..config import ConfigError
 from ..hdl.board import Board
 from .clocks import ecp5_pll, gowin_pll, ice40_pll
 from .devices import gowin_family
+from .shared_nodes import share_nodes
 
 __all__ = ["BoardTop", "ResetHold", "open_platform"]
 
@@ -81,15 +82,27 @@ class BoardTop(Elaboratable):
     ----------
     design : BoardDesign
         What to build.
+    share : bool
+        Nodes of a ring become instances of one module, which is not in the top's RTLIL.
+
+    Attributes
+    ----------
+    shared : str or None
+        RTLIL of that module, when the top has been elaborated.
     """
 
-    def __init__(self, design):
+    def __init__(self, design, *, share=False):
         self._design = design
+        self._share = share
+        self.shared = None
 
     def elaborate(self, platform):
         m = Module()
 
         m.submodules.core = core = Board(self._design)
+        nodes = getattr(core, "nodes", ())
+        if self._share and len(nodes) > 1:
+            self.shared = share_nodes(nodes)
         self._clock(m, platform)
         self._serial(m, platform, core)
         self._leds(m, platform, core)

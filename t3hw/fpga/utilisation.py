@@ -46,6 +46,8 @@ PARAMETERS = {
 
 #: Instances of a board that hold blocks of a node or of several.
 _CONTAINER = re.compile(r"(?:traffic_|reduced_)?node\d*|ring|core|board")
+#: Instances that are there for the build.
+_TRANSPARENT = ("core", "shared")
 #: Cells whose names do not say where they come from.
 OTHER = "(other)"
 
@@ -70,7 +72,7 @@ def block_of(name, scopes):
         depth -= 1
     block = []
     for part in parts[:depth]:
-        if part == "core" and not block:
+        if part in _TRANSPARENT:
             continue
         block.append(re.sub(r"\d+$", "*", part))
         if not _CONTAINER.fullmatch(part):

@@ -36,8 +36,11 @@ open_run impl_1
 report_utilization -hierarchical -file [file join $here utilization.txt]
 report_timing_summary -file [file join $here timing.txt]
 set slack [get_property STATS.WNS [get_runs impl_1]]
-if {{$slack < 0}} {{ error "the clock of {design.clock_hz / 1e6:g} MHz is missed by [expr {{-$slack}}] ns" }}
-file copy -force [file join $here project {name}.runs impl_1 {TOP}.bit] [file join $here {design.name}.bit]
+if {{$slack < 0}} {{
+    error "the clock of {design.clock_hz / 1e6:g} MHz is missed by [expr {{-$slack}}] ns"
+}}
+set made [file join $here project {name}.runs impl_1 {TOP}.bit]
+file copy -force $made [file join $here {design.name}.bit]
 puts "made {design.name}.bit, hash {design.hash:08x}"
 """
 
@@ -67,7 +70,7 @@ def export_vivado(design, folder):
                           "bitstream; only boards with one of Xilinx are exported (--ip: any)")
     # The conversion to Verilog by what pip installed, whatever else is there.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    plan = prepare(design)
+    sources = prepare(design)
     sidecar = {"schema": 1, "design": design.as_dict(), "board_hash": f"{design.hash:08x}",
                "config_hash": f"{design.node.hash:08x}",
                "bitstream": {"file": f"{design.name}.bit"}}
@@ -75,8 +78,8 @@ def export_vivado(design, folder):
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         f"{design.name.replace('-', '_')}.tcl": project_tcl(design),
-        f"{TOP}.v": _text(plan.files[f"{TOP}.v"]),
-        f"{TOP}.xdc": _unindented(_text(plan.files[f"{TOP}.xdc"])),
+        f"{TOP}.v": _text(sources[f"{TOP}.v"]),
+        f"{TOP}.xdc": _unindented(_text(sources[f"{TOP}.xdc"])),
         f"{design.name}.json": json.dumps(sidecar, indent=1) + "\n",
         "csr.csv": csr_csv(design),
     }

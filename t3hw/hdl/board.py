@@ -70,6 +70,11 @@ class Board(wiring.Component):
         Signature of `board_node`, and the name of a Verilog module that each node is an instance of,
         so that it is converted only once; by default nodes are part of this design.
 
+    Attributes
+    ----------
+    nodes : list of Node or TrafficNode
+        The nodes, equal ones.
+
     Members
     -------
     rx : In(1)
@@ -94,10 +99,10 @@ class Board(wiring.Component):
                      *((MEMORY_BASE + device * MEMORY_WINDOW, MEMORY_WINDOW)
                        for device in devices)],
             timeout=TIMEOUT)
-        self._nodes = [board_node(design) if node is None else _NodeModule(*node)
+        self.nodes = [board_node(design) if node is None else _NodeModule(*node)
                        for _device in devices]
         self._memory = {f"node{device}_{name}": (node, name, member)
-                        for device, node in enumerate(self._nodes)
+                        for device, node in enumerate(self.nodes)
                         for name, member in node.signature.members.items()
                         if name.startswith("m_axi_")}
         super().__init__({
@@ -116,12 +121,12 @@ class Board(wiring.Component):
             link.rx.eq(self.rx),
             self.tx.eq(link.tx),
             self.leds.eq(link.leds),
-            link.irq.eq(Cat(node.irq for node in self._nodes)),
+            link.irq.eq(Cat(node.irq for node in self.nodes)),
         ]
 
         axil = AxiLitePorts(prefix="s_axil", master=False)
         axi = AxiPorts(prefix="s_axi", master=False, config=config, id_width=config.id_width)
-        for device, node in enumerate(self._nodes):
+        for device, node in enumerate(self.nodes):
             m.submodules[f"node{device}"] = node
             m.submodules[f"axil{device}"] = to_registers = HostAxil()
             m.submodules[f"memory{device}"] = to_memory = HostMemory(
@@ -135,7 +140,7 @@ class Board(wiring.Component):
             if self._design.traffic:
                 m.d.comb += to_memory.blocked.eq(node.trace_busy)
 
-            receiver = self._nodes[device - 1]
+            receiver = self.nodes[device - 1]
             for name in ("tdata", "tkeep", "tlast", "tvalid"):
                 m.d.comb += getattr(receiver, f"link_rx_{name}").eq(
                     getattr(node, f"link_tx_{name}"))

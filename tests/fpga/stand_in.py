@@ -44,3 +44,35 @@ class SlowCore(SmallCore):
     """Too slow for any clock of interest."""
 
     width = 400
+
+
+class Adder(wiring.Component):
+    """A node that is one, with a block in it and an output that nobody uses."""
+
+    value: In(8)
+    sum: Out(8)
+    unused: Out(16)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.tracker = tracker = Module()
+        tracker.d.sync += [self.sum.eq(self.value + 3), self.unused.eq(self.unused + 1)]
+        return m
+
+
+class PairCore(SmallCore):
+    """Two equal nodes in a chain."""
+
+    def __init__(self, design):
+        self.nodes = [Adder(), Adder()]
+        super().__init__(design)
+
+    def elaborate(self, platform):
+        m = Module()
+        first, second = self.nodes
+        m.submodules.node0 = first
+        m.submodules.node1 = second
+        level = Signal(8)
+        m.d.sync += [level.eq(self.rx.replicate(8) ^ level), self.tx.eq(second.sum.xor())]
+        m.d.comb += [first.value.eq(level), second.value.eq(first.sum), self.leds.eq(second.sum)]
+        return m

@@ -5,17 +5,18 @@ import json
 import re
 
 import pytest
-from stand_in import SlowCore, SmallCore
+from stand_in import PairCore, SlowCore, SmallCore
 
 from t3hw.cli import BAD_INPUT, OK, main
 from t3hw.config import NodeConfig
-from t3hw.fpga import build, top
+from t3hw.fpga import build, flow, program, top
 from t3hw.fpga.boards import BoardDesign
 from t3hw.fpga.build import build_board, report_text
 from t3hw.fpga.dfu import add_suffix
+from t3hw.fpga.flow import prepare
 from t3hw.fpga.program import checked_bitstream, loader_arguments, program_board
 from t3hw.fpga.tools import FlowError
-from t3hw.fpga.utilisation import Overfull
+from t3hw.fpga.utilisation import Overfull, by_block, count, scopes_of
 from t3hw.registers.board import register_address
 
 DESIGN = BoardDesign.stock("orangecrab").replace(
@@ -84,9 +85,10 @@ def test_litex_finds_the_addresses(built):
     assert regions == [["memory_region", "node0_memory", "0x80000000", "8192", "io"]]
 
 
-def test_the_built_bitstream_is_programmed_and_no_other(built, tmp_path):
+def test_the_built_bitstream_is_programmed_and_no_other(built, monkeypatch, tmp_path):
     _report, folder = built
     calls = []
+    monkeypatch.setattr(program, "find_tool", lambda name: name)
 
     class Result:
         returncode, stdout, stderr = 0, "", ""
@@ -156,15 +158,33 @@ def test_a_missed_clock_leaves_a_report_and_no_bitstream(monkeypatch, tmp_path):
 
 def test_what_does_not_fit_is_refused_before_it_is_placed(monkeypatch, tmp_path):
     monkeypatch.setattr(top, "Board", SmallCore)
-    monkeypatch.setattr(build, "resources", lambda _design: {"FF": 40, "block RAM": 4})
+    monkeypatch.setattr(build, "resources", lambda _design: {"FF": 30, "block RAM": 4})
     with pytest.raises(Overfull) as caught:
         build_board(DESIGN, tmp_path)
     message = str(caught.value)
     assert "does not fit LFE5U-25F" in message and "block RAM" not in message
-    assert re.search(r"FF: \d+ of 40, \d+ too many", message)
+    assert re.search(r"FF: \d+ of 30, \d+ too many", message)
     assert re.search(r"node\*.tracker has 2\d;", message)
     assert "smaller by tracker_ways, tracker_sets, tiles" in message
     assert not (tmp_path / "tools" / "nextpnr.log").exists()
+
+
+def test_equal_nodes_are_synthesized_once_and_are_as_many(monkeypatch, tmp_path):
+    monkeypatch.setattr(top, "Board", PairCore)
+    cells = {}
+    for share in (True, False):
+        folder = tmp_path / f"share-{share}"
+        if not share:
+            monkeypatch.setattr(flow, "prepare", lambda design, share: prepare(design))
+        steps = flow.write_sources(DESIGN, folder)
+        assert (folder / "t3_shared_node.il").exists() == share
+        netlist, declared = steps.synthesize(folder)
+        cells[share] = count(by_block(netlist, "ecp5"))
+        assert declared >= cells[share]["FF"] > 3 * 8
+        # Without the instances' names nothing could be told by block.
+        assert any("node1" in scope for scope in scopes_of(netlist))
+    # What nobody uses of a node is not there, either way.
+    assert cells[True]["FF"] == cells[False]["FF"]
 
 
 def test_ice40_and_its_report(monkeypatch, tmp_path):

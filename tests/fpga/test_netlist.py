@@ -14,7 +14,8 @@ from t3hw.fpga.netlist_checks import check_netlist, live_resets
 from t3hw.fpga.utilisation import OTHER, Overfull, block_of, by_block, check_fit, count
 
 SCOPES = {"core", "core.bridge", "core.node0", "core.node0.tracker", "core.node0.tracker.ways",
-          "core.node11", "core.node11.node", "core.node11.node.engine", "core.axil3"}
+          "core.node11", "core.node11.node", "core.node11.node.engine", "core.axil3",
+          "core.node2", "core.node2.shared", "core.node2.shared.tracker"}
 
 
 @pytest.mark.parametrize("cell, block", [
@@ -22,7 +23,7 @@ SCOPES = {"core", "core.bridge", "core.node0", "core.node0.tracker", "core.node0
     ("core.node0.tracker.x", "node*.tracker"),
     ("core.node0.x_LUT4", "node*"),
     ("core.node11.node.engine.x", "node*.node.engine"),
-    ("core.bridge.x", "bridge"),
+    ("core.node2.shared.tracker.x", "node*.tracker"), ("core.bridge.x", "bridge"),
     ("core.axil3.x", "axil*"),
     ("core.x", OTHER), ("x", OTHER), ("$PACKER_VCC", OTHER),
 ])

@@ -1,0 +1,37 @@
+"""Equal nodes of a board as one module, so that it is synthesized once and not once for each."""
+
+from amaranth import ClockSignal, Instance, Module, ResetSignal, Value
+from amaranth.back import rtlil
+from amaranth.lib.wiring import In
+
+from ..generate import zeros_left_out
+
+__all__ = ["NODE", "share_nodes"]
+
+#: Name of the module.
+NODE = "t3_shared_node"
+
+
+def share_nodes(nodes):
+    """Let nodes be instances of one module, and return its RTLIL.
+
+    Parameters
+    ----------
+    nodes : list of wiring.Component
+        Equal ones, before they are elaborated.
+    """
+    with zeros_left_out():
+        text = rtlil.convert(nodes[0], name=NODE, emit_src=False)
+    for node in nodes:
+        node.elaborate = lambda _platform, node=node: _instance(node)
+    return text
+
+
+def _instance(node):
+    m = Module()
+    ports = {"i_clk": ClockSignal(), "i_rst": ResetSignal()}
+    for path, member, value in node.signature.flatten(node):
+        direction = "i" if member.flow is In else "o"
+        ports[f"{direction}_{'__'.join(map(str, path))}"] = Value.cast(value)
+    m.submodules.shared = Instance(NODE, **ports)
+    return m
