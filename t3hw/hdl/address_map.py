@@ -2,7 +2,7 @@
 
 import functools
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Shape, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -102,8 +102,11 @@ class AddressMap(wiring.Component):
     A beat matches a region that is enabled and holds all its bytes from the first strobed one to
     the last; of several the one with the lowest number. The tile is that of the first strobed byte.
 
-    Latency `latency` cycles; throughput one beat a cycle. Beats that stand still keep the answers
-    that they got: a region or a plan that changes meanwhile is seen by the beats behind them.
+    Latency `latency` cycles; throughput one beat a cycle. ``i.ready`` is a register: a beat that
+    does not go on at ``o`` stops the stages behind it one cycle later, and one beat has a place
+    aside meanwhile. A beat is compared with the regions when it enters, and its plan is looked at
+    when it comes to ``o``: a beat that stands there keeps its answer, and a plan that changes
+    meanwhile is seen by the beats behind it.
 
     Parameters
     ----------
@@ -117,8 +120,7 @@ class AddressMap(wiring.Component):
     i : stream of `lookup`
         Beats.
     o : stream of `looked_up`
-        The same beats in the same order, and what is known of them. The fields of ``payload`` are
-        registered, but for ``meta``, which comes out of a memory.
+        The same beats in the same order, and what is known of them; registered.
     table : In, stream of `table_write`
         Table writes; those of the region table are taken. An entry that changes while beats are
         under way gives each of them any mixture of the old and the new entry.
@@ -126,8 +128,8 @@ class AddressMap(wiring.Component):
         State of the plans.
     """
 
-    #: Cycles from ``i`` to ``o``.
-    latency = 7
+    #: Cycles from ``i`` to ``o``: three stages, a place, five stages, and the answer.
+    latency = 10
 
     def __init__(self, *, config, meta):
         self._config = config
@@ -146,189 +148,240 @@ class AddressMap(wiring.Component):
         shift = config.beat_shift
         tile_bits = slot_width(config)
         touch_bits = bits_for(config.touch_beats - 1)
+        beat_bits = config.addr_width - shift
 
-        # All stages move at once. Only what decides goes through them; the rest, wide as the data
-        # path, waits in a queue that has a place for each stage, and one for the beat that enters
-        # meanwhile.
-        advance = Signal()
-        full = Signal(self.latency)
-        m.submodules.waiting = waiting = StreamQueue(shape=self._meta, depth=self.latency + 1)
-        m.d.comb += [
-            advance.eq(~self.o.valid | self.o.ready),
-            self.i.ready.eq(advance),
-            self.o.valid.eq(full[-1]),
-            waiting.i.valid.eq(self.i.valid & advance),
-            waiting.i.payload.eq(self.i.payload.meta),
-            waiting.o.ready.eq(self.o.valid & self.o.ready),
+        # A cycle later than it comes, for speed.
+        self._written = Signal(table_write(config))
+        self._ours = Signal()
+        m.d.sync += [
+            self._written.eq(self.table.payload),
+            self._ours.eq(self.table.valid & (self.table.payload.table == Table.REGION)
+                          & (self.table.payload.entry < config.regions)),
         ]
-        with m.If(advance):
-            m.d.sync += full.eq(Cat(self.i.valid, full))
 
-        def after(stages, value):
+        # The stages before the head move while the spare place behind it is free, which a register
+        # says; those after it while the answer goes on. A name ends in the number of the stage that
+        # its register belongs to; the head is stage 4.
+        move = Signal()
+        go = Signal()
+        came = Signal(3)
+        full = Signal(5)
+        head_full = Signal()
+        spare_full = Signal()
+        m.d.comb += [
+            move.eq(~self.o.valid | self.o.ready),
+            go.eq(~spare_full),
+            self.i.ready.eq(go),
+        ]
+        with m.If(go):
+            m.d.sync += came.eq(Cat(self.i.valid, came))
+        with m.If(move):
+            m.d.sync += [
+                full.eq(Cat(head_full, full)),
+                self.o.valid.eq(full[-1]),
+            ]
+
+        def after(value, *, when, stages=1):
             """The value, that many stages later."""
             for _stage in range(stages):
                 register = Signal.like(value)
-                with m.If(advance):
+                with m.If(when):
                     m.d.sync += register.eq(value)
                 value = register
             return value
 
-        # A name ends in the number of the stage that its register belongs to.
+        front = functools.partial(after, when=go)
+        back = functools.partial(after, when=move)
+
+        # What does not decide waits in a queue: a place for each stage, and one for the beat that
+        # enters meanwhile.
+        m.submodules.waiting = waiting = StreamQueue(
+            shape=data.StructLayout({
+                "beat": beat_bits,
+                "wg": config.wg_width,
+                "wf": max(config.wf_width, 1),
+                "meta": self._meta,
+            }), depth=len(came) + 2 + len(full) + 1)
+        beat = self.i.payload
+        m.d.comb += [
+            waiting.i.valid.eq(self.i.valid & go),
+            waiting.i.payload.beat.eq(beat.address[shift:]),
+            *(waiting.i.payload[name].eq(beat[name]) for name in ("wg", "wf", "meta")),
+            waiting.o.ready.eq(move & full[-1]),
+        ]
+
         # Stage 1: the first and the last strobed byte.
-        beat_1 = after(1, self.i.payload.address[shift:])
-        any_1 = after(1, self.i.payload.strobe.any())
-        wg_1 = after(1, self.i.payload.wg)
-        wf_1 = after(1, self.i.payload.wf)
         first = Signal(shift)
         last = Signal(shift)
         for index in range(config.beat_bytes):
-            with m.If(self.i.payload.strobe[index]):
+            with m.If(beat.strobe[index]):
                 m.d.comb += last.eq(index)
         for index in reversed(range(config.beat_bytes)):
-            with m.If(self.i.payload.strobe[index]):
+            with m.If(beat.strobe[index]):
                 m.d.comb += first.eq(index)
-        first_1 = after(1, first)
-        last_1 = after(1, last)
+        beat_1 = front(beat.address[shift:])
+        first_1 = front(first)
+        last_1 = front(last)
+        any_1 = front(beat.strobe.any())
+        wg_1 = front(beat.wg)
+        wf_1 = front(beat.wf)
 
-        # Stage 2: every region at once.
-        inside_2 = Signal(config.regions)
-        touches_2 = Signal(config.regions)
+        # Stages 2 and 3: every region at once. The first byte less the base, and the limit less the
+        # last byte: neither is negative where the beat is inside. A beat is across an edge where
+        # its bytes are, and the difference of what is above them, less what they borrow, is -1.
+        inside_3 = Signal(config.regions)
+        touches_3 = Signal(config.regions)
         for number in range(config.regions):
             enable, base, limit = self._bounds(m, number)
-            above = Signal(name=f"above_{number}")
-            below = Signal(name=f"below_{number}")
-            at_base = Signal(name=f"at_base_{number}")
-            at_limit = Signal(name=f"at_limit_{number}")
+            above = Signal(config.addr_width + 1, name=f"above_{number}")
+            below = Signal(config.addr_width + 1, name=f"below_{number}")
             m.d.comb += [
-                above.eq(beat_1 > base[shift:]),
-                below.eq(beat_1 < limit[shift:]),
-                at_base.eq(beat_1 == base[shift:]),
-                at_limit.eq(beat_1 == limit[shift:]),
+                above.eq(Cat(first_1, beat_1) - base),
+                below.eq(limit - Cat(last_1, beat_1)),
             ]
-            with m.If(advance):
+            outside_2 = front(Cat(above[-1], below[-1]))
+            not_at_base_2 = front(_any_by_parts(~above[shift:-1]))
+            not_at_limit_2 = front(_any_by_parts(~below[shift:-1]))
+            across_base_2 = front((first_1 < base[:shift]) & (last_1 >= base[:shift]))
+            across_limit_2 = front((first_1 <= limit[:shift]) & (last_1 > limit[:shift]))
+            with m.If(go):
                 m.d.sync += [
-                    inside_2[number].eq(enable & any_1
-                                        & (above | at_base & (first_1 >= base[:shift]))
-                                        & (below | at_limit & (last_1 <= limit[:shift]))),
-                    touches_2[number].eq(enable & any_1
-                                         & (above | at_base & (last_1 >= base[:shift]))
-                                         & (below | at_limit & (first_1 <= limit[:shift]))),
+                    inside_3[number].eq(enable & (outside_2 == 0)),
+                    touches_3[number].eq(
+                        enable
+                        & (~outside_2[0] | ~not_at_base_2.any() & across_base_2)
+                        & (~outside_2[1] | ~not_at_limit_2.any() & across_limit_2)),
                 ]
+        any_3 = front(any_1, stages=2)
 
-        # Stage 3: the lowest region; its entry comes out of the memories.
-        chosen = Signal(range(config.regions))
+        # Stage 4, the head: the lowest region. Where the head stands still, the beat behind it
+        # goes aside.
+        found = data.StructLayout({
+            "region": range(config.regions),
+            "any": 1,
+            "match": 1,
+            "straddle": 1,
+            "beat": beat_bits,
+            "first": shift,
+            "wg": config.wg_width,
+            "wf": max(config.wf_width, 1),
+        })
+        entering = Signal(found)
+        head = Signal(found)
+        spare = Signal(found)
         for number in reversed(range(config.regions)):
-            with m.If(inside_2[number]):
-                m.d.comb += chosen.eq(number)
-        match_3 = after(1, inside_2.any())
-        straddle_3 = after(1, touches_2.any() & ~inside_2.any())
-        beat_3 = after(2, beat_1)
-        first_3 = after(2, first_1)
-        wg_3 = after(2, wg_1)
-        wf_3 = after(2, wf_1)
-        field = functools.partial(self._field, m, chosen=chosen, advance=advance)
-        control_3 = Signal(_control)
-        geometry_3 = Signal(_geometry)
+            with m.If(inside_3[number]):
+                m.d.comb += entering.region.eq(number)
         m.d.comb += [
-            control_3.eq(field("control", _CONTROL, width=_control.size)),
-            geometry_3.eq(field("geometry", _GEOMETRY, width=_geometry.size)),
+            entering.any.eq(any_3),
+            entering.match.eq(any_3 & inside_3.any()),
+            entering.straddle.eq(any_3 & touches_3.any() & ~inside_3.any()),
+            entering.beat.eq(front(beat_1, stages=2)),
+            entering.first.eq(front(first_1, stages=2)),
+            entering.wg.eq(front(wg_1, stages=2)),
+            entering.wf.eq(front(wf_1, stages=2)),
         ]
-        base_3 = field("base", _BASE, width=config.addr_width)
-        first_tile_3 = field("first_tile", _FIRST_TILE, width=tile_bits)
-        delta_3 = field("delta", _DELTA, width=config.addr_width)
-        touch_offset_3 = field("touch_offset", _TOUCH_OFFSET, width=touch_bits)
-
-        # Stage 4: sums. In a tile number made from the address, the column is the low
-        # pitch - row_bytes bits of offset >> row_bytes, the row is all above them of that >> rows.
-        control_4 = after(1, control_3)
-        first_tile_4 = after(1, first_tile_3)
-        row_bytes_4 = after(1, geometry_3.row_bytes)
-        rows_4 = after(1, geometry_3.rows)
-        columns_4 = after(1, Mux(geometry_3.pitch > geometry_3.row_bytes,
-                                 (geometry_3.pitch - geometry_3.row_bytes)[:6], 0))
-        offset_4 = after(1, (Cat(first_3, beat_3) - base_3)[:config.addr_width])
-        user_number_4 = after(1, (wg_3 << control_3.wf_shift) + wf_3)
-        wf_fits_4 = after(1, ~(wf_3 >> control_3.wf_shift).any())
-        destination_4 = after(1, (beat_3 + delta_3[shift:])[:config.addr_width - shift])
-        touch_index_4 = after(1, (beat_3 + touch_offset_3)[:touch_bits])
-
-        # Stage 5: first half of the tile number.
-        control_5 = after(1, control_4)
-        first_tile_5 = after(1, first_tile_4)
-        rows_5 = after(1, rows_4)
-        column_mask_5 = after(1, Cat(columns_4 > bit for bit in range(config.addr_width)))
-        shifted_5 = after(1, offset_4 >> row_bytes_4)
-        user_number_5 = after(1, user_number_4)
-        wf_fits_5 = after(1, wf_fits_4)
-        wg_5 = after(2, wg_3)
-        wf_5 = after(2, wf_3)
-
-        # Stage 6: second half, and the slot.
-        by_address = Signal()
-        number = Signal(max(config.addr_width, len(user_number_5)))
-        slot_wide = Signal(tile_bits + 1)
-        m.d.comb += [
-            by_address.eq(control_5.mode == TileIdMode.ADDRESS),
-            number.eq(Mux(by_address,
-                          (shifted_5 >> rows_5) & ~column_mask_5 | shifted_5 & column_mask_5,
-                          user_number_5)),
-            slot_wide.eq(first_tile_5 + number[:tile_bits]),
-        ]
-        control_6 = after(1, control_5)
-        slot_6 = after(1, slot_wide[:tile_bits])
-        # A number that is too large must not come back as another tile's.
-        in_table_6 = after(1, ~number[tile_bits:].any() & (slot_wide < config.tiles)
-                           & (by_address | wf_fits_5))
-        wg_fits_6 = after(1, ~(by_address & number[config.wg_width:].any()))
-        wg_6 = after(1, Mux(by_address, number[:config.wg_width], wg_5))
-        wf_6 = after(1, Mux(by_address, 0, wf_5))
-        any_6 = after(5, any_1)
-        match_6 = after(3, match_3)
-        straddle_6 = after(3, straddle_3)
-        beat_6 = after(3, beat_3)
-        destination_6 = after(2, destination_4)
-        touch_index_6 = after(2, touch_index_4)
-
-        # Stage 7: the plan.
-        view = self.plans[control_6.plan[:plan_width(config)]]
-        exists = Signal()
-        answer = Signal.like(self.o.payload)
-        m.d.comb += [
-            exists.eq(control_6.plan < config.plans),
-            self.o.payload.eq(answer),
-            self.o.payload.meta.eq(waiting.o.payload),
-        ]
-        with m.If(advance):
+        with m.If(go):
+            m.d.sync += spare.eq(entering)
+        with m.If(~head_full | move):
             m.d.sync += [
-                answer.any.eq(any_6),
-                answer.match.eq(match_6),
-                answer.straddle.eq(straddle_6),
-                answer.action.eq(control_6.action),
-                answer.dtype.eq(control_6.dtype),
-                answer.tracked.eq(control_6.tracked),
-                answer.first_touch.eq(control_6.first_touch),
-                answer.accept_store.eq(control_6.accept_store),
-                answer.accept_update.eq(control_6.accept_update),
-                answer.plan.eq(control_6.plan),
+                head.eq(Mux(spare_full, spare, entering)),
+                head_full.eq(spare_full | came[-1]),
+                spare_full.eq(0),
+            ]
+        with m.Elif(came[-1]):
+            m.d.sync += spare_full.eq(1)
+
+        # Stage 5: what the tile needs of the region's entry comes out of the memories.
+        region_5 = back(head.region)
+        beat_5 = back(head.beat)
+        first_5 = back(head.first)
+        wg_5 = back(head.wg)
+        wf_5 = back(head.wf)
+        field = functools.partial(self._field, m, move=move)
+        mode_5 = field("mode", _CONTROL, _control["mode"], region=head.region)
+        wf_shift_5 = field("wf_shift", _CONTROL, _control["wf_shift"], region=head.region)
+        pitch_5 = field("pitch", _GEOMETRY, _geometry["pitch"], region=head.region)
+        rows_5 = field("rows", _GEOMETRY, _geometry["rows"], region=head.region)
+        row_bytes_5 = field("row_bytes", _GEOMETRY, _geometry["row_bytes"], region=head.region)
+        base_5 = field("base", _BASE, data.Field(config.addr_width, 0), region=head.region)
+
+        # Stage 6: sums. In a tile number made from the address, the column is the low
+        # pitch - row_bytes bits of offset >> row_bytes, the row is all above them of that >> rows.
+        region_6 = back(region_5)
+        by_address_6 = back(mode_5 == TileIdMode.ADDRESS.value)
+        rows_6 = back(rows_5)
+        row_bytes_6 = back(row_bytes_5)
+        columns_6 = back(Mux(pitch_5 > row_bytes_5, (pitch_5 - row_bytes_5)[:6], 0))
+        offset_6 = back((Cat(first_5, beat_5) - base_5)[:config.addr_width])
+        shifted_wg_6 = back(wg_5 << wf_shift_5)
+        wf_6 = back(wf_5)
+        wf_fits_6 = back(~(wf_5 >> wf_shift_5).any())
+
+        # Stage 7: first half of the tile number.
+        region_7 = back(region_6)
+        by_address_7 = back(by_address_6)
+        rows_7 = back(rows_6)
+        column_mask_7 = back(_ones(columns_6, config.addr_width))
+        shifted_7 = back(offset_6 >> row_bytes_6)
+        user_number_7 = back(shifted_wg_6 + wf_6)
+        wf_fits_7 = back(wf_fits_6)
+
+        # Stage 8: second half.
+        region_8 = back(region_7)
+        by_address_8 = back(by_address_7)
+        number_8 = back(Mux(by_address_7,
+                            (shifted_7 >> rows_7) & ~column_mask_7 | shifted_7 & column_mask_7,
+                            user_number_7))
+        wf_fits_8 = back(wf_fits_7)
+        first_tile_8 = field("first_tile", _FIRST_TILE, data.Field(tile_bits, 0), region=region_7)
+
+        # Stage 9: the slot, and the other fields. A number that is too large must not come back as
+        # another tile's.
+        by_address_9 = back(by_address_8)
+        wg_9 = back(number_8[:config.wg_width])
+        wg_fits_9 = back(~(by_address_8 & number_8[config.wg_width:].any()))
+        slot_9 = back(first_tile_8 + number_8[:tile_bits])
+        number_fits_9 = back(~number_8[tile_bits:].any() & (by_address_8 | wf_fits_8))
+        control_9 = data.View(_control, field("control", _CONTROL, data.Field(_control.size, 0),
+                                              region=region_8))
+        delta_9 = field("delta", _DELTA, data.Field(beat_bits, shift), region=region_8)
+        touch_offset_9 = field("touch_offset", _TOUCH_OFFSET, data.Field(touch_bits, 0),
+                               region=region_8)
+
+        # The answer. The plan is looked at now, and not before.
+        came_with = waiting.o.payload
+        view = self.plans[control_9.plan[:plan_width(config)]]
+        exists = Signal()
+        answer = self.o.payload
+        m.d.comb += exists.eq(control_9.plan < config.plans)
+        with m.If(move):
+            m.d.sync += [
+                answer.any.eq(back(head.any, stages=5)),
+                answer.match.eq(back(head.match, stages=5)),
+                answer.straddle.eq(back(head.straddle, stages=5)),
+                *(answer[name].eq(control_9[name])
+                  for name in ("action", "dtype", "tracked", "first_touch", "accept_store",
+                               "accept_update", "plan")),
                 answer.armed.eq(view.armed & exists),
                 answer.epoch.eq(view.epoch),
-                answer.slot.eq(slot_6),
-                answer.wg.eq(wg_6),
-                answer.wf.eq(wf_6),
-                answer.wg_fits.eq(wg_fits_6),
-                answer.tile_known.eq(in_table_6 & wg_fits_6 & exists & (slot_6 >= view.first_tile)
-                                     & (slot_6 <= view.last_tile)),
-                answer.touch_index.eq(touch_index_6),
-                answer.address[shift:].eq(beat_6),
-                answer.destination[shift:].eq(destination_6),
+                answer.slot.eq(slot_9[:tile_bits]),
+                answer.wg.eq(Mux(by_address_9, wg_9, came_with.wg)),
+                answer.wf.eq(Mux(by_address_9, 0, came_with.wf)),
+                answer.wg_fits.eq(wg_fits_9),
+                answer.tile_known.eq(number_fits_9 & ~slot_9[tile_bits] & wg_fits_9 & exists
+                                     & (slot_9[:tile_bits] >= view.first_tile)
+                                     & (slot_9[:tile_bits] <= view.last_tile)),
+                answer.touch_index.eq(came_with.beat + touch_offset_9),
+                answer.address[shift:].eq(came_with.beat),
+                answer.destination[shift:].eq(came_with.beat + delta_9),
+                answer.meta.eq(came_with.meta),
             ]
 
         return m
 
     def _writes(self, word):
-        write = self.table.payload
-        return (self.table.valid & (write.table == Table.REGION) & (write.word == word)
-                & (write.entry < self._config.regions))
+        return self._ours & (self._written.word == word)
 
     def _bounds(self, m, number):
         """The registers that all regions are compared with at once: enable, base, limit."""
@@ -336,31 +389,50 @@ class AddressMap(wiring.Component):
         enable = Signal(name=f"enable_{number}")
         base = Signal(width, name=f"base_{number}")
         limit = Signal(width, name=f"limit_{number}")
-        ours = self.table.payload.entry == number
+        ours = self._written.entry == number
         with m.If(self._writes(_CONTROL) & ours):
-            m.d.sync += enable.eq(self.table.payload.data[0])
+            m.d.sync += enable.eq(self._written.data[0])
         for word, register in ((_BASE, base), (_LIMIT, limit)):
             with m.If(self._writes(word) & ours):
-                m.d.sync += register[:32].eq(self.table.payload.data)
+                m.d.sync += register[:32].eq(self._written.data)
             if width > 32:
                 with m.If(self._writes(word + 1) & ours):
-                    m.d.sync += register[32:].eq(self.table.payload.data)
+                    m.d.sync += register[32:].eq(self._written.data)
         return enable, base, limit
 
-    def _field(self, m, name, word, *, width, chosen, advance):
-        """A field of the chosen region, a stage after ``chosen``: a memory a word of the entry."""
-        parts = []
-        for part in range((width + 31) // 32):
-            memory = Memory(shape=min(width - 32 * part, 32), depth=self._config.regions, init=[])
-            m.submodules[f"{name}_{part}"] = memory
+    def _field(self, m, name, word, part, *, region, move):
+        """A field of a region, a stage after ``region``: ``part`` (width and offset) of what begins
+        in ``word``; a memory a word of the entry."""
+        values = []
+        low, left = part.offset, Shape.cast(part.shape).width
+        while left:
+            width = min(left, 32 - low)
+            memory = Memory(shape=width, depth=self._config.regions, init=[])
+            m.submodules[f"{name}_{len(values)}"] = memory
             write = memory.write_port()
             read = memory.read_port()
             m.d.comb += [
-                write.en.eq(self._writes(word + part)),
-                write.addr.eq(self.table.payload.entry),
-                write.data.eq(self.table.payload.data),
-                read.en.eq(advance),
-                read.addr.eq(chosen),
+                write.en.eq(self._writes(word + len(values))),
+                write.addr.eq(self._written.entry),
+                write.data.eq(self._written.data[low:]),
+                read.en.eq(move),
+                read.addr.eq(region),
             ]
-            parts.append(read.data)
-        return Cat(*parts)
+            values.append(read.data)
+            low, left = 0, left - width
+        return Cat(*values)
+
+
+def _any_by_parts(value):
+    """Whether there is a 1 in each 16 bits of ``value``: what two levels of logic can say."""
+    return Cat(value[low:low + 16].any() for low in range(0, len(value), 16))
+
+
+def _ones(count, width):
+    """As many ones as ``count``, of 6 bits, says, in ``width`` bits; without a carry chain a bit."""
+    low, high = count[:3], count[3:]
+    more = Cat(Cat(low == value for value in range(bit + 1, 8)).any() for bit in range(7))
+    further = Cat(Cat(high == value for value in range(bit + 1, 8)).any() for bit in range(7))
+    return Cat((further[bit // 8] if bit < 56 else 0)
+               | (high == bit // 8) & (more[bit % 8] if bit % 8 < 7 else 0)
+               for bit in range(width))

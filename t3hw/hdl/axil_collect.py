@@ -3,6 +3,7 @@
 import dataclasses
 
 from amaranth import Signal, Value
+from amaranth.utils import bits_for
 
 __all__ = ["CollectedWrite", "collect_write"]
 
@@ -62,7 +63,11 @@ def collect_write(m, bus, running, registers):
     with m.If(bus.w.valid & bus.w.ready):
         m.d.sync += [word.eq(bus.w.p.data), strobe.eq(bus.w.p.strb), have_word.eq(1)]
     m.d.sync += whole.eq(strobe.all() & (address[:2] == 0))
+    # What the addresses of all registers share is compared once.
+    low_bits = bits_for(max(register.offset for register in registers.values()))
+    below = Signal()
+    m.d.comb += below.eq(address[low_bits:] == 0)
     for name, hit in hits.items():
-        m.d.sync += hit.eq(address == registers[name].offset)
+        m.d.sync += hit.eq(below & (address[:low_bits] == registers[name].offset))
     return CollectedWrite(address=address, word=word, have_address=have_address,
                           have_word=have_word, whole=whole, hits=hits)

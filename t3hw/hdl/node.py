@@ -129,7 +129,6 @@ class Node(wiring.Component):
         m.submodules.splitter = splitter = ReadSplitter(config=config, source=Source.DMA)
         m.submodules.ingress = ingress = LinkIngress(config=config)
         m.submodules.egress = egress = LinkEgress(config=config)
-        m.submodules.intensity_monitor = intensity = IntensityMonitor(config=config)
         reporters = [producer, ingress, controller, tracker, plan_state, egress]
         m.submodules.registers = registers = RegisterBlock(config=config,
                                                            error_sources=len(reporters))
@@ -234,21 +233,9 @@ class Node(wiring.Component):
                                | commands.busy),
         ]
 
-        # Memory intensity, and the threshold that follows from it. The first store of an output
-        # tile may go to memory or to the neighbour.
-        remote = producer.remote
-        m.d.comb += [
-            intensity.armed.eq(Cat(plan.armed for plan in plan_state.plans)),
-            intensity.access.eq(controller.events.compute_issue),
-            intensity.store.eq(requests.start[0].valid
-                             | remote.valid & remote.ready & remote.payload.tracked),
-            intensity.fixed.eq(registers.fixed),
-            intensity.fixed_threshold.eq(registers.fixed_threshold),
-            *(mine.eq(wanted) for mine, wanted in zip(intensity.boundaries, registers.boundaries)),
-            *(mine.eq(wanted) for mine, wanted in zip(intensity.thresholds, registers.thresholds)),
-            controller.threshold.eq(intensity.status.threshold),
-            registers.intensity.eq(intensity.status),
-        ]
+        if config.monitoring:
+            self._monitor(m, registers, producer=producer, controller=controller,
+                          plan_state=plan_state, stored=requests.start[0].valid)
 
         # Tile lookup by software.
         m.d.comb += [
@@ -283,6 +270,23 @@ class Node(wiring.Component):
             m.d.sync += done.eq(ready)
             with m.If(clear.ready):
                 m.d.sync += done.eq(0)
+
+    def _monitor(self, m, registers, *, producer, controller, plan_state, stored):
+        """Memory intensity, and the threshold that follows from it. The first store of an output
+        tile may go to memory or to the neighbour."""
+        m.submodules.intensity_monitor = intensity = IntensityMonitor(config=self._config)
+        remote = producer.remote
+        m.d.comb += [
+            intensity.armed.eq(Cat(plan.armed for plan in plan_state.plans)),
+            intensity.access.eq(controller.events.compute_issue),
+            intensity.store.eq(stored | remote.valid & remote.ready & remote.payload.tracked),
+            intensity.fixed.eq(registers.fixed),
+            intensity.fixed_threshold.eq(registers.fixed_threshold),
+            *(mine.eq(wanted) for mine, wanted in zip(intensity.boundaries, registers.boundaries)),
+            *(mine.eq(wanted) for mine, wanted in zip(intensity.thresholds, registers.thresholds)),
+            controller.threshold.eq(intensity.status.threshold),
+            registers.intensity.eq(intensity.status),
+        ]
 
     def _count(self, m, registers, *, producer, controller, engine, ingress, egress, tracker,
                front_end):

@@ -6,10 +6,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from ..config import checked_config
-from ..registers import (COUNTERS, REGISTERS, TABLES, capabilities, register_limits,
-                         reset_values)
+from ..registers import (COUNTERS, REGISTERS, TABLES, absent_registers, capabilities,
+                         register_limits, reset_values)
 from .axil_collect import collect_write
-from .counters import Counters
+from .counters import Counters, NoCounters
 from .error_collector import ErrorCollector
 from .seams import (INTENSITY_LEVELS, INTENSITY_WIDTH, STAMP_WIDTH, Policy, Table, axil_address,
                     axil_read_data, axil_write_data, axil_write_response, counter_events,
@@ -48,8 +48,8 @@ class RegisterBlock(wiring.Component):
 
     Latency from the later of AW and W to B 4 cycles; to a table 5, and a command to a plan
     ``plans`` + 4 more; a snapshot or clear of the counters 4 and what `Counters` needs. From AR to
-    R 3 cycles; a tile's state 1 more and what the tracker needs. From an event to ``irq`` 2 cycles,
-    from an error 3. Throughput: one write in 5 cycles, to a table in 6, one read in 4.
+    R 4 cycles; a tile's state 1 more and what the tracker needs. From an event to ``irq`` 2 cycles,
+    from an error 3. Throughput: one write in 5 cycles, to a table in 6, one read in 5.
 
     Parameters
     ----------
@@ -155,8 +155,9 @@ class RegisterBlock(wiring.Component):
         m = Module()
 
         m.submodules.guard = guard = TableGuard(config=self._config)
-        m.submodules.counters = counters = Counters(config=self._config,
-                                                    error_sources=self._error_sources)
+        kind = Counters if self._config.monitoring else NoCounters
+        m.submodules.counters = counters = kind(config=self._config,
+                                                error_sources=self._error_sources)
         m.submodules.collector = errors = ErrorCollector(config=self._config,
                                                          sources=self._error_sources)
         for source, sink in zip(self.error, errors.error):
@@ -194,14 +195,17 @@ class RegisterBlock(wiring.Component):
             self.link_fraction.eq(held["LINK_INTERVAL", "fraction"]),
             self.link_header_interval.eq(held["LINK_HEADER_INTERVAL", "cycles"]),
             self.link_header_fraction.eq(held["LINK_HEADER_INTERVAL", "fraction"]),
-            self.fixed.eq(held["MCA_CONTROL", "fixed"]),
-            self.fixed_threshold.eq(held["MCA_CONTROL", "threshold"]),
-            *(boundary.eq(held[f"MCA_BOUNDARY_{level}", "intensity"])
-              for level, boundary in enumerate(self.boundaries)),
-            *(threshold.eq(held[f"MCA_THRESHOLD_{level}", "accesses"])
-              for level, threshold in enumerate(self.thresholds)),
             self.hold_timeout.eq(held["HOLD_TIMEOUT", "cycles"]),
         ]
+        if self._config.monitoring:
+            m.d.comb += [
+                self.fixed.eq(held["MCA_CONTROL", "fixed"]),
+                self.fixed_threshold.eq(held["MCA_CONTROL", "threshold"]),
+                *(boundary.eq(held[f"MCA_BOUNDARY_{level}", "intensity"])
+                  for level, boundary in enumerate(self.boundaries)),
+                *(threshold.eq(held[f"MCA_THRESHOLD_{level}", "accesses"])
+                  for level, threshold in enumerate(self.thresholds)),
+            ]
 
         written, word = self._write(m, running, guard, counters)
         for name, now in written.items():
@@ -229,7 +233,9 @@ class RegisterBlock(wiring.Component):
 
     def _write(self, m, running, guard, counters):
         """AW and W to B. Returns a pulse by writable register, and the word that is written."""
-        write = collect_write(m, self, running, REGISTERS)
+        absent = absent_registers(self._config)
+        write = collect_write(m, self, running, {
+            name: register for name, register in REGISTERS.items() if name not in absent})
         address, word, hits, whole = write.address, write.word, write.hits, write.whole
         in_table = Signal()
         m.d.sync += in_table.eq(0)
@@ -315,6 +321,9 @@ class RegisterBlock(wiring.Component):
             ("LINK_STATUS", "holding", 0): self.holding,
             ("LINK_STATUS", "plan", 0): self.holding_plan,
         }
+        for name in absent_registers(self._config):
+            for key in REGISTERS[name].fields:
+                shown[name, key, 0] = C(0, 1)
         for plan, status in enumerate(self.status):
             for key in REGISTERS["PLAN_STATUS_STATE"].fields:
                 shown["PLAN_STATUS_STATE", key, plan] = status[key]
@@ -330,7 +339,6 @@ class RegisterBlock(wiring.Component):
         is_plain = Signal()
         is_counter = Signal()
         is_state = Signal()
-        m.d.sync += [word.eq(0), is_plain.eq(0), is_counter.eq(0), is_state.eq(0)]
 
         # Words by address; the assertions say that each readable field of the map has a source.
         counter_words = {}
@@ -347,36 +355,55 @@ class RegisterBlock(wiring.Component):
             end += 4
         low_bits = bits_for(max(register.offset + register.stride * register.count
                                 for register in REGISTERS.values()))
-        with m.If((address >= first) & (address < end)):
-            m.d.comb += counters.index.eq(address[3:low_bits] - first // 8)
-            m.d.sync += [is_counter.eq(address[:2] == 0), high_half.eq(address[2])]
-        with m.Elif(address[low_bits:] == 0), m.Switch(address[:low_bits]):
-            for name, register in REGISTERS.items():
-                counts = self._config.plans if register.stride else register.count
-                for index in range(counts):
-                    offset = register.offset + index * register.stride
-                    if (first <= offset < end or offset in counter_words
-                            or register.access == "wo"):
-                        continue
-                    with m.Case(offset):
-                        if name == "TILE_STATE":
-                            m.d.sync += is_state.eq(1)
-                            continue
-                        m.d.sync += is_plain.eq(1)
-                        for key, field in register.fields.items():
-                            m.d.sync += word[field.low:field.low + field.width].eq(
-                                shown[name, key, index])
-            for offset, (index, half) in counter_words.items():
-                with m.Case(offset):
-                    m.d.comb += counters.index.eq(index)
-                    m.d.sync += [is_counter.eq(1), high_half.eq(half)]
+        # First cycle: which word it is, as one of many bits. Second: the word.
+        below = Signal()
+        m.d.comb += below.eq((address[low_bits:] == 0) & (address[:2] == 0))
+        in_row = Signal()
+        half = Signal()
+        m.d.sync += [
+            in_row.eq(below & (address[:low_bits] >= first) & (address[:low_bits] < end)),
+            half.eq(address[2]),
+            counters.index.eq(address[3:low_bits] - first // 8),
+        ]
+        words = []
+        at_state = 0
+        for name, register in REGISTERS.items():
+            counts = self._config.plans if register.stride else register.count
+            for number in range(counts):
+                offset = register.offset + number * register.stride
+                if first <= offset < end or offset in counter_words or register.access == "wo":
+                    continue
+                at = Signal(name=f"reads_{name.lower()}_{number}")
+                m.d.sync += at.eq(below & (address[2:low_bits] == offset >> 2))
+                if name == "TILE_STATE":
+                    at_state = at
+                    continue
+                parts = [Value.cast(0)] * WORD_WIDTH
+                for key, field in register.fields.items():
+                    bits = Value.cast(shown[name, key, number])
+                    parts[field.low:field.low + field.width] = [
+                        *bits[:field.width], *[0] * (field.width - len(bits))]
+                words.append((at, parts))
+        for offset, (index, upper) in counter_words.items():
+            with m.If(address[2:low_bits] == offset >> 2):
+                m.d.sync += [in_row.eq(below), half.eq(upper), counters.index.eq(index)]
+        m.d.sync += [
+            is_plain.eq(Cat(at for at, _parts in words).any()),
+            is_state.eq(at_state),
+            is_counter.eq(in_row),
+            high_half.eq(half),
+            word.eq(Cat(Cat(at & parts[bit] for at, parts in words).any()
+                        for bit in range(WORD_WIDTH))),
+        ]
 
         with m.FSM(name="read"):
             with m.State("IDLE"):
                 m.d.comb += self.ar.ready.eq(running)
                 with m.If(self.ar.valid & self.ar.ready):
                     m.d.sync += address.eq(self.ar.p.addr)
-                    m.next = "LOOK"
+                    m.next = "DECODE"
+            with m.State("DECODE"):
+                m.next = "LOOK"
             with m.State("LOOK"):
                 m.d.sync += self.state_index.eq(slot)
                 m.next = "FIND"

@@ -13,7 +13,7 @@ __all__ = [
     "COUNTERS", "ENUMS", "MAP_HASH", "REGISTERS", "TABLES", "NO_COMMAND", "RegisterError",
     "register_address", "entry_address", "encode_register", "decode_register", "encode_entry",
     "decode_entry", "capabilities", "table_sizes", "field_limits", "register_limits",
-    "reset_values",
+    "reset_values", "absent_registers",
 ]
 
 #: In the field ``command`` of a tile's entry: no command waits for the tile.
@@ -67,7 +67,8 @@ def capabilities(config):
         "CAP_WIDTHS": {
             "beat_bytes": config.beat_bytes, "addr_width": config.addr_width,
             "dtypes": sum(1 << DTYPE_NAMES.index(dtype) for dtype in config.dtypes),
-            "memory_builtin": int(config.memory != "axi"), "wg_width": config.wg_width},
+            "memory_builtin": int(config.memory != "axi"), "monitoring": int(config.monitoring),
+            "wg_width": config.wg_width},
         "CAP_TABLES0": {"tiles_minus_1": config.tiles - 1, "commands_minus_1": config.commands - 1},
         "CAP_TABLES1": {"regions": config.regions, "routes": config.routes, "plans": config.plans,
                         "wf_width": config.wf_width},
@@ -101,7 +102,7 @@ def register_limits(config):
         ("LINK_LATENCY", "cycles"): config.link_max_latency,
         ("TILE_STATE_INDEX", "slot"): config.tiles - 1,
     }
-    if config.memory == "dram":
+    if config.memory == "dram" and config.monitoring:
         limits |= {(name, key): config.dram.window for name, key in _THRESHOLDS}
     return limits
 
@@ -111,12 +112,22 @@ _THRESHOLDS = [("MCA_CONTROL", "threshold"),
                *(("MCA_THRESHOLD_" + level, "accesses") for level in "0123")]
 
 
+def absent_registers(config):
+    """Registers that a node of this configuration does not have: they read as 0, and a write is
+    refused."""
+    if config.monitoring:
+        return frozenset()
+    counters = {counter.name + half for counter in COUNTERS for half in ("", "_LO", "_HI")}
+    return frozenset(name for name in REGISTERS if name.startswith("MCA_") or name in counters)
+
+
 def reset_values(config):
     """What the register fields that software can write are after a reset of a node of this
     configuration, by (register, field): what the map says, but nothing beyond a limit."""
     limits = register_limits(config)
     return {(name, key): min(field.reset, limits.get((name, key), field.reset))
-            for name, register in REGISTERS.items() if register.access in ("rw", "w1c")
+            for name, register in REGISTERS.items()
+            if register.access in ("rw", "w1c") and name not in absent_registers(config)
             for key, field in register.fields.items()}
 
 

@@ -5,7 +5,7 @@ from t3hw.registers.description import Counter, Field, Register, Table, TableFie
 __all__ = ["MAP_HASH", "ENUMS", "REGISTERS", "COUNTERS", "TABLES"]
 
 #: 32-bit hash of this map, readable in the register MAP_HASH.
-MAP_HASH = 0x9bb35915
+MAP_HASH = 0xf5d0b4ea
 
 #: Encodings of fields: name, value by name.
 ENUMS = {
@@ -71,6 +71,7 @@ REGISTERS = {
         "addr_width": Field(8, 8, "ro", None),
         "dtypes": Field(16, 4, "ro", None),
         "memory_builtin": Field(20, 1, "ro", None),
+        "monitoring": Field(21, 1, "ro", None),
         "wg_width": Field(24, 8, "ro", None),
     }),
     "CAP_TABLES0": Register(0x010, "ro", None, {

@@ -156,6 +156,7 @@ class Device:
             wg_width=widths["wg_width"], wf_width=small["wf_width"],
             dtypes=[name for bit, name in enumerate(DTYPE_NAMES) if widths["dtypes"] >> bit & 1],
             memory="builtin" if widths["memory_builtin"] else "axi",
+            monitoring=bool(widths["monitoring"]),
             # The register cannot say more than that.
             memory_bytes=memory + (memory == 0xFFFFFFFF),
             tiles=large["tiles_minus_1"] + 1, commands=large["commands_minus_1"] + 1,
@@ -369,7 +370,7 @@ class Device:
     # What happened.
 
     def counters(self):
-        """All counters as of now, by name in lower case."""
+        """All counters as of now, by name in lower case; all 0 in a node without monitoring."""
         self.write("COUNTER_CONTROL", snapshot=1)
         first = COUNTERS[0].offset
         last = COUNTERS[-1]
@@ -433,15 +434,19 @@ class Device:
         Raises
         ------
         DeviceError
-            If the threshold is beyond the memory's queue, or the policy has none.
+            If the threshold is beyond the memory's queue, or the policy has none; or if the policy
+            is MCA, and the node was built without monitoring.
         """
         chosen = encode_register("CONTROL", policy=policy)
+        if chosen == encode_register("CONTROL", policy="MCA"):
+            self._check_monitoring("the policy MCA")
         if threshold is not None:
             if chosen != encode_register("CONTROL", policy="MCA"):
                 raise DeviceError(f"a threshold, {threshold}, needs the policy MCA, not {policy}")
             self._check_threshold(threshold)
         self.write("STARVATION_LIMIT", cycles=starvation_limit)
-        self.write("MCA_CONTROL", threshold=threshold or 0, fixed=int(threshold is not None))
+        if self.config.monitoring:
+            self.write("MCA_CONTROL", threshold=threshold or 0, fixed=int(threshold is not None))
         self.write("CONTROL", **self.read("CONTROL") | {"policy": policy})
 
     def set_mca_table(self, *, boundaries=None, thresholds=None):
@@ -460,8 +465,9 @@ class Device:
         ------
         DeviceError
             If there are not as many, boundaries rise or are not from 0 to 1, or a threshold is
-            beyond the memory's queue.
+            beyond the memory's queue; or if the node was built without monitoring.
         """
+        self._check_monitoring("an MCA table")
         depth = self.read("CAP_QUEUES")["memory_queue"]
         if boundaries is None:
             boundaries = [REGISTERS[name].reset / _INTENSITY_STEPS for name in _MCA_BOUNDARIES]
@@ -479,6 +485,11 @@ class Device:
             self.write(name, intensity=math.ceil(boundary * _INTENSITY_STEPS))
         for name, threshold in zip(_MCA_THRESHOLDS, thresholds):
             self.write(name, accesses=threshold)
+
+    def _check_monitoring(self, what):
+        if not self.config.monitoring:
+            raise DeviceError(f"{what} needs a node with monitoring = true in its configuration, "
+                              f"and {self.config.name!r} has none")
 
     def _check_threshold(self, threshold):
         encode_register("MCA_CONTROL", threshold=threshold)

@@ -1,6 +1,6 @@
 """Register block of the functional device: what answers, what is refused, what is locked."""
 
-from t3hw.registers import (ENUMS, NO_COMMAND, REGISTERS, TABLES, capabilities,
+from t3hw.registers import (ENUMS, NO_COMMAND, REGISTERS, TABLES, absent_registers, capabilities,
                             decode_entry, decode_register, encode_register, field_limits,
                             register_limits, reset_values, table_sizes)
 
@@ -18,7 +18,8 @@ class FunctionalRegisters:
                        for table, size in table_sizes(config).items()}
         self._field_limits = field_limits(config)
         self._register_limits = register_limits(config)
-        self._constants = capabilities(config)
+        self._absent = absent_registers(config)
+        self._constants = capabilities(config) | dict.fromkeys(self._absent, 0)
         self._places = {}
         for name, register in REGISTERS.items():
             count = config.plans if name.startswith("PLAN_STATUS") else register.count
@@ -29,7 +30,8 @@ class FunctionalRegisters:
         self._entries = {}
         self._written = set()
         self._touch_beats = config.touch_beats
-        self.values = {name: register.reset or 0 for name, register in REGISTERS.items()}
+        self.values = {name: 0 if name in self._absent else register.reset or 0
+                       for name, register in REGISTERS.items()}
         resets = reset_values(config)
         for name in {name for name, _ in resets}:
             self.values[name] = encode_register(name, **{
@@ -66,7 +68,7 @@ class FunctionalRegisters:
                 self._write_table(name, address, value)
                 return
         name, _ = self._places.get(address, (None, None))
-        if name is None or REGISTERS[name].access == "ro":
+        if name is None or REGISTERS[name].access == "ro" or name in self._absent:
             raise BusError("write", address)
         fields = decode_register(name, value)
         for (register, field), limit in self._register_limits.items():

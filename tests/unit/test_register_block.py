@@ -791,10 +791,10 @@ def test_latency_and_throughput_are_as_stated():
         ctx.set(dut.aw.p, {"addr": TABLES["TILE"].base})
         assert await measure((dut.aw, dut.w), dut.b, 10) == (5, 6)
         ctx.set(dut.ar.p, {"addr": register_address("SCRATCH")})
-        assert await measure((dut.ar,), dut.r, 10) == (3, 4)
+        assert await measure((dut.ar,), dut.r, 10) == (4, 5)
         bus.lookup_cycles = 1
         ctx.set(dut.ar.p, {"addr": register_address("TILE_STATE")})
-        assert await measure((dut.ar,), dut.r, 10) == (4, 5)
+        assert await measure((dut.ar,), dut.r, 10) == (5, 6)
         # From an event to the interrupt.
         await bus.set("IRQ_ENABLE", 0x3FF)
         for kind, latency in (("plan_done", 2), ("command", 2), ("error", 3)):
