@@ -16,25 +16,26 @@ __all__ = ["Tracker"]
 class Tracker(wiring.Component):
     """Count committed bytes per tile; report each tile once an epoch, when it has all it expects.
 
-    A set-associative store counts: the set is the low bits of the workgroup's number, the tag is
-    the tile's slot. Behind it stands the *overflow table* with one counter a slot. A tile keeps the
-    place that it has; a new one takes a free way of its set, or its place in the overflow table
-    when there is none. So there is always a place, a commit never waits, and no deadlock can start
-    here.
+    A set-associative store counts: the set is the low bits of the tile's slot, the tag the others.
+    Behind it stands the *overflow table* with one counter a slot. A tile keeps the place that it
+    has; a new one takes a free way of its set, or its place in the overflow table when there is
+    none. So there is always a place, a commit never waits, and no deadlock can start here. A way
+    that becomes free is given away again `reuse` cycles later.
 
     A commit counts if it has a tracked tile, bytes, no error, and an armed plan; what a stopped
     plan still had under way is ignored. A commit for a tile that was full in this epoch already, or
     that has more bytes than the tile still lacks, is reported as ``OVER_COUNT`` and changes
     nothing; one for a tile of which 0 bytes are expected as ``UNKNOWN_TILE``.
 
-    Latency 2 cycles from ``commit`` to ``full`` or ``error``; throughput one commit a cycle,
-    always, any number of them for the same tile included.
+    Latency 4 cycles from ``commit`` to ``full`` or ``error``; throughput one commit a cycle,
+    always, any number of them for the same tile included. The cycles: memories are read; their
+    outputs go to registers, tags are compared; a place is chosen; the count goes down, and all that
+    has changed is written.
 
-    Clears and lookups use cycles that bring no commit that counts. Commits cannot be held up and
-    may need the write port in each cycle, so an unbroken train of them holds a walk up, for at most
-    as long as other armed plans get stores in every single cycle. It cannot block: walks hold
-    nothing that a commit needs, and a plan that is to be cleared is not armed any more, so its own
-    commits leave their cycles to the walk.
+    Clears and lookups use cycles without a commit for a tracked tile. Commits cannot be held up and
+    may need the read ports in each cycle, so an unbroken train of them holds a clear up, for at
+    most as long as other plans get stores in every single cycle. It cannot block: a clear holds
+    nothing that a commit needs.
 
     A reset does not empty memories. Occupancies survive it too, and after a reset that is not a
     power-up software clears each plan before it arms it.
@@ -54,8 +55,7 @@ class Tracker(wiring.Component):
         Only ``armed`` and ``epoch`` matter, in the cycle of the commit.
     clear : In, stream of `clear_range`
         Forget tiles ``first_tile`` to ``last_tile``. Ready for one cycle when all are forgotten.
-        The plan must not be armed. Needs the larger of the number of slots and of sets in cycles
-        without commit, and 2 more.
+        The plan must not be armed. Needs a cycle without commit for each, and `clear_cycles` more.
     full : Out, stream of `tile_full`, always ready
         A tile has all its bytes.
     error : Out, stream of `error_event`, always ready
@@ -67,10 +67,10 @@ class Tracker(wiring.Component):
     state : Out(32), state_done : Out(1)
         Its state, when ``state_done`` is high and until the next: ``[23:0]`` bytes of a partly
         counted tile, ``[27:24]`` epoch in which it was last full (0: never), ``[31]`` it is partly
-        counted. Needs up to as many cycles without commit as there are sets; a tile that gets its
-        first bytes meanwhile may still be seen as it was before.
+        counted. Needs one cycle without commit, in the second after ``state_start`` or later, and
+        comes `look_cycles` after it.
     occupancy, high_water : Out
-        Ways in use, 3 cycles after the commit, and at most since ``clear_marks``.
+        Ways in use, 1 cycle after ``full`` would come, and at most since ``clear_marks``.
     overflow_occupancy, overflow_high_water : Out
         The same for overflow counters.
     clear_marks : In(1)
@@ -80,6 +80,12 @@ class Tracker(wiring.Component):
     ----------
     latency : int
         Cycles from a commit to ``full`` or ``error``.
+    reuse : int
+        Cycles from the commit that frees a way to the first one that may take it.
+    clear_cycles : int
+        Cycles that a clear needs beyond one for each tile.
+    look_cycles : int
+        Cycles from a lookup's cycle without commit to ``state_done``.
 
     Raises
     ------
@@ -87,7 +93,10 @@ class Tracker(wiring.Component):
         If ``config`` is no `NodeConfig`.
     """
 
-    latency = 2
+    latency = 4
+    reuse = 4
+    clear_cycles = 4
+    look_cycles = 5
 
     def __init__(self, *, config):
         self._config = checked_config(config)
@@ -115,34 +124,47 @@ class Tracker(wiring.Component):
         m = Module()
 
         config = self._config
-        sets, ways = config.tracker_sets, config.tracker_ways
+        ways = config.tracker_ways
         slot_shape = slot_width(config)
+        set_bits = min((config.tracker_sets - 1).bit_length(), slot_shape)
 
-        # Entries hold what a tile still lacks, not what it has: then "is this the last" and "is
+        # Counters hold what a tile still lacks, not what it has: then "is this the last" and "is
         # this too much" are comparisons beside the subtraction and not behind it. They need only
         # the few bits of one commit's bytes, since it is stored whether any other bit is set.
         few = byte_count_width(config)
         left_layout = data.StructLayout({"few": few, "many": EXPECTED_WIDTH - few, "large": 1})
-        entry_layout = data.StructLayout({"valid": 1, "slot": slot_shape, "left": left_layout})
+        row_layout = data.StructLayout({"tag": slot_shape - set_bits, "valid": 1})
         # The overflow table's word also remembers the epoch in which the tile was last full.
         word_layout = data.StructLayout({"counted": 1, "epoch": EPOCH_WIDTH, "left": left_layout})
 
+        def set_of(slot):
+            return slot[:set_bits]
+
+        def tag_of(slot):
+            return slot[set_bits:]
+
+        # Memories. None of them is read for anything that is under way: what the last three steps
+        # make of their tiles comes from registers instead.
         m.submodules.expected = expected_memory = Memory(
             shape=left_layout, depth=config.tiles, init=[])
         m.submodules.command = command_memory = Memory(shape=16, depth=config.tiles, init=[])
         m.submodules.overflow = overflow_memory = Memory(
             shape=word_layout, depth=config.tiles, init=[])
+        m.submodules.counts = count_memory = Memory(
+            shape=left_layout, depth=max(ways << set_bits, 2), init=[])
         expected_read = expected_memory.read_port()
         command_read = command_memory.read_port()
         word_write = overflow_memory.write_port()
-        word_read = overflow_memory.read_port(transparent_for=[word_write])
-        way_writes, way_reads = [], []
+        word_read = overflow_memory.read_port()
+        count_write = count_memory.write_port()
+        count_read = count_memory.read_port()
+        row_writes, row_reads = [], []
         for way in range(ways):
             # Two rows at least: a memory without address bits is not portable.
-            way_memory = Memory(shape=entry_layout, depth=max(sets, 2), init=[])
-            m.submodules[f"way{way}"] = way_memory
-            way_writes.append(way_memory.write_port())
-            way_reads.append(way_memory.read_port(transparent_for=[way_writes[-1]]))
+            m.submodules[f"way{way}"] = way_memory = Memory(
+                shape=row_layout, depth=max(1 << set_bits, 2), init=[])
+            row_writes.append(way_memory.write_port())
+            row_reads.append(way_memory.read_port())
 
         # Software's words.
         table = self.table.payload
@@ -160,242 +182,261 @@ class Tracker(wiring.Component):
                 write.en.eq(self.table.valid & (table.table == Table.TILE) & (table.word == word)),
             ]
 
-        # First cycle: the memories' read ports take the address of the commit, or of a walk's step.
-        # A step goes through the same two stages, so it cannot pass or be passed by a commit.
+        # A step is a commit, or one of a clear or a lookup. All go through the same stages, so none
+        # can pass another. A list's index is the number of the stage.
+        step_layout = data.StructLayout({"slot": slot_shape, "bytes": few, "epoch": EPOCH_WIDTH})
+        count = [Signal(name=f"count{stage}") for stage in range(5)]
+        clear = [Signal(name=f"clear{stage}") for stage in range(4)]
+        look = [Signal(name=f"look{stage}") for stage in range(5)]
+        step = [Signal(step_layout, name=f"step{stage}", reset_less=True) for stage in range(4)]
+        told = [Signal(commit(config), name=f"told{stage}", reset_less=True) for stage in range(4)]
+        stamp = [Signal(STAMP_WIDTH, name=f"stamp{stage}", reset_less=True) for stage in range(4)]
+        for chain in (count, clear, look, step, told, stamp):
+            m.d.sync += [after.eq(before) for before, after in zip(chain, chain[1:])]
+
+        # Stage 0: the memories' read ports take the address.
         new = self.commit.payload
         plan = self.plans[new.tile.plan]
-        take = Signal()
-        m.d.comb += take.eq(self.commit.valid & new.tile.tracked & ~new.error & (new.bytes != 0)
-                            & plan.armed)
-
+        coming = Signal()
         walk_slot = Signal(slot_shape)
-        walk_set = Signal(range(max(sets, 2)))
-        slot_now = Signal.like(walk_slot)
-        set_now = Signal.like(walk_set)
         m.d.comb += [
-            slot_now.eq(Mux(take, new.tile.slot, walk_slot)),
-            set_now.eq(Mux(take, new.tile.wg[:(sets - 1).bit_length()], walk_set)),
+            coming.eq(self.commit.valid & new.tile.tracked),
+            count[0].eq(coming & ~new.error & (new.bytes != 0) & plan.armed),
+            step[0].slot.eq(Mux(coming, new.tile.slot, walk_slot)),
+            # Walks take nothing away, so that a lookup sees what is left.
+            step[0].bytes.eq(Mux(coming, new.bytes, 0)),
+            step[0].epoch.eq(plan.epoch),
+            told[0].eq(new),
+            stamp[0].eq(self.cycle),
         ]
-        for port in (expected_read, command_read, word_read):
-            m.d.comb += port.addr.eq(slot_now)
-        for port in way_reads:
-            m.d.comb += port.addr.eq(set_now)
+        for port in (expected_read, word_read):
+            m.d.comb += port.addr.eq(step[0].slot)
+        for port in row_reads:
+            m.d.comb += port.addr.eq(set_of(step[0].slot))
+        self._walk(m, coming=coming, slot=walk_slot, clear=clear, look=look)
 
-        counting = Signal()
-        slot = Signal.like(walk_slot)
-        set_ = Signal.like(walk_set)
-        held = Signal.like(new)
-        epoch = Signal(EPOCH_WIDTH)
-        stamp = Signal(STAMP_WIDTH)
+        # What is in front of a step by 1, 2 or 3 cycles and counts for the same tile, or in the
+        # same set. The memories do not know of it yet.
+        same = [[None] + [Signal(name=f"same{stage}_{ahead}") for ahead in range(1, 4)]
+                for stage in range(4)]
+        peer = [[None] + [Signal(name=f"peer{stage}_{ahead}") for ahead in range(1, 4)]
+                for stage in range(3)]
+        for ahead in range(1, 4):
+            here, there = step[0].slot, step[ahead].slot
+            in_set = Signal(name=f"in_set{ahead}")
+            m.d.comb += [
+                in_set.eq(count[ahead] & (set_of(here) == set_of(there))),
+                peer[0][ahead].eq(in_set),
+                same[0][ahead].eq(in_set & (tag_of(here) == tag_of(there))),
+            ]
+            for chain in (same, peer):
+                m.d.sync += [after[ahead].eq(before[ahead])
+                             for before, after in zip(chain, chain[1:])]
+
+        # What each stage knows of its tile. ``at`` is its way, one-hot; none is the overflow table.
+        at = [None, None, None, Signal(ways, name="at3"), Signal(ways, name="at4")]
+        fresh = {stage: Signal(name=f"fresh{stage}") for stage in (3, 4, 5)}
+        over = {stage: Signal(name=f"over{stage}") for stage in (3, 4, 5)}
+        epoch = {stage: Signal(EPOCH_WIDTH, name=f"epoch{stage}") for stage in (3, 4, 5)}
+        left = {stage: Signal(left_layout, name=f"left{stage}", reset_less=True) for stage in (4, 5)}
+        claims = Signal()
+        kept = Signal()
+
+        # Stage 1: is the tile in a way? Which ways are free, as far as is known?
+        hit = Signal(ways)
+        located = Signal()
+        known_at = Signal(ways)
+        may_take = Signal(ways)
+        for way, port in enumerate(row_reads):
+            m.d.comb += hit[way].eq(port.data.valid & (port.data.tag == tag_of(step[1].slot)))
+            m.d.sync += [
+                known_at[way].eq(Mux(same[1][2], at[3][way],
+                                     Mux(same[1][3], at[4][way], hit[way]))),
+                may_take[way].eq(~port.data.valid & ~(peer[1][2] & claims & at[3][way])
+                                 & ~(peer[1][3] & kept & at[4][way])),
+            ]
+        m.d.comb += count_read.addr.eq(Cat(set_of(step[1].slot), _encoded(hit)))
+        word = Signal(word_layout, reset_less=True)
+        expected = [None, None] + [Signal(left_layout, name=f"expected{stage}", reset_less=True)
+                                   for stage in (2, 3, 4)]
         m.d.sync += [
-            counting.eq(take),
-            slot.eq(slot_now),
-            set_.eq(set_now),
-            held.eq(new),
-            epoch.eq(plan.epoch),
-            stamp.eq(self.cycle),
+            located.eq(same[1][2] | same[1][3] | hit.any()),
+            word.eq(word_read.data),
+            expected[2].eq(expected_read.data),
         ]
 
-        # Walks: a clear visits all slots of its range and all sets, a lookup one slot and the sets.
-        clear_slot = Signal()
-        clear_set = Signal()
-        looking = Signal()
-        last_look = Signal()
-        answer = Signal()
-        more_slots = Signal()
-        more_sets = Signal()
-        last_slot = Signal()
-        last_set = Signal()
+        # Stage 2: a place for a new tile; what is known but for the step one ahead.
+        free = Signal(ways)
+        other_left = Signal(left_layout, reset_less=True)
+        from_way = Signal()
+        can_keep = Signal()
+        inherits = same[2][2] | same[2][3]
+        m.d.comb += free.eq(may_take & ~Mux(peer[2][1] & claims, at[3], 0))
+        m.d.sync += [
+            at[3].eq(Mux(same[2][1], at[3],
+                         Mux(located, known_at, Mux(word.counted, 0, free & -free)))),
+            fresh[3].eq(Mux(same[2][2], fresh[4],
+                            Mux(same[2][3], fresh[5], ~located & ~word.counted))),
+            over[3].eq(Mux(same[2][2], over[4],
+                           Mux(same[2][3], over[5], word.epoch == step[2].epoch))),
+            epoch[3].eq(Mux(same[2][2], epoch[4], Mux(same[2][3], epoch[5], word.epoch))),
+            from_way.eq(~inherits & located),
+            other_left.eq(Mux(same[2][2], left[4],
+                              Mux(same[2][3], left[5],
+                                  Mux(word.counted, word.left, expected[2])))),
+            # A new tile takes a place if this commit leaves something to come.
+            can_keep.eq(expected[2].large | (expected[2].few > step[2].bytes)),
+            expected[3].eq(expected[2]),
+        ]
+        way_left = Signal(left_layout, reset_less=True)
+        m.d.sync += way_left.eq(count_read.data)
+        m.d.comb += command_read.addr.eq(step[2].slot)
+
+        # Stage 3: count, and write. A full tile always gets its epoch; one that is full with its
+        # first commit leaves the new way free.
+        after_same = same[3][1]
+        now = Signal(left_layout)
+        less = Signal(left_layout)
+        was_over = Signal()
+        was_fresh = Signal()
+        was_epoch = Signal(EPOCH_WIDTH)
+        exact = Signal()
+        excess = Signal()
+        counts = Signal()
+        fills = Signal()
+        keeps = Signal()
+        borrows = Signal()
+        in_way = at[3].any()
+        known = expected[3].large | (expected[3].few != 0)
+        m.d.comb += [
+            now.eq(Mux(after_same, left[4], Mux(from_way, way_left, other_left))),
+            was_over.eq(Mux(after_same, over[4], over[3])),
+            was_fresh.eq(Mux(after_same, fresh[4], fresh[3])),
+            was_epoch.eq(Mux(after_same, epoch[4], epoch[3])),
+            claims.eq(count[3] & can_keep & ~was_over),
+            exact.eq(~now.large & (now.few == step[3].bytes)),
+            borrows.eq(now.few < step[3].bytes),
+            # An unknown tile is fresh and lacks nothing, so all is excess.
+            excess.eq(~now.large & borrows),
+            counts.eq(count[3] & ~was_over & ~excess),
+            fills.eq(counts & exact),
+            keeps.eq(counts & ~exact),
+            Cat(less.few, less.many).eq(Cat(now.few, now.many) - step[3].bytes),
+            less.large.eq(now.large & ~((now.many == 1) & borrows)),
+        ]
+        for way, write in enumerate(row_writes):
+            m.d.comb += [
+                write.addr.eq(set_of(step[3].slot)),
+                write.data.valid.eq(keeps),
+                write.data.tag.eq(tag_of(step[3].slot)),
+                write.en.eq(at[3][way] & (counts | clear[3])),
+            ]
+        m.d.comb += [
+            count_write.addr.eq(Cat(set_of(step[3].slot), _encoded(at[3]))),
+            count_write.data.eq(less),
+            count_write.en.eq(counts & in_way),
+            word_write.addr.eq(step[3].slot),
+            word_write.data.counted.eq(keeps),
+            word_write.data.epoch.eq(Mux(clear[3], 0, Mux(fills, step[3].epoch, was_epoch))),
+            word_write.data.left.eq(less),
+            word_write.en.eq((counts & (exact | ~in_way)) | clear[3]),
+        ]
+        m.d.sync += [
+            self.full.valid.eq(fills),
+            self.full.payload.plan.eq(told[3].tile.plan),
+            self.full.payload.slot.eq(step[3].slot),
+            self.full.payload.command.eq(command_read.data),
+            self.full.payload.stamp.eq(stamp[3]),
+            self.error.valid.eq(count[3] & ~counts),
+            self.error.payload.cause.eq(
+                Mux(known, ErrorCause.OVER_COUNT, ErrorCause.UNKNOWN_TILE)),
+            self.error.payload.address.eq(told[3].address),
+            self.error.payload.tile.eq(told[3].tile),
+        ]
+
+        # Stages 4 and 5: what the steps behind need to know.
+        m.d.sync += [
+            at[4].eq(at[3]),
+            kept.eq(keeps),
+            left[4].eq(Mux(excess, now, less)),
+            fresh[4].eq((was_fresh & ~keeps) | fills),
+            over[4].eq(was_over | fills),
+            epoch[4].eq(Mux(fills, step[3].epoch, was_epoch)),
+            expected[4].eq(expected[3]),
+            left[5].eq(left[4]),
+            fresh[5].eq(fresh[4]),
+            over[5].eq(over[4]),
+            epoch[5].eq(epoch[4]),
+        ]
+
+        # Lookup.
+        counted = Signal(EXPECTED_WIDTH)
+        m.d.comb += counted.eq(Cat(expected[4].few, expected[4].many)
+                               - Cat(left[4].few, left[4].many))
+        m.d.sync += self.state_done.eq(look[4])
+        with m.If(look[4]):
+            m.d.sync += self.state.eq(
+                Cat(Mux(fresh[4], 0, counted), epoch[4], Const(0, 3), ~fresh[4]))
+
+        # Occupancies, one cycle later. They keep their value over a reset since the memories keep
+        # their entries.
+        for number, mark, here in ((self.occupancy, self.high_water, in_way),
+                                   (self.overflow_occupancy, self.overflow_high_water, ~in_way)):
+            total = Signal.like(number, name=f"{number.name}_count", reset_less=True)
+            up = Signal(name=f"{number.name}_up", reset_less=True)
+            down = Signal(name=f"{number.name}_down", reset_less=True)
+            m.d.comb += number.eq(total)
+            m.d.sync += [
+                up.eq(here & keeps & was_fresh),
+                down.eq(here & (fills | clear[3]) & ~was_fresh),
+            ]
+            with m.If(up != down):
+                m.d.sync += total.eq(Mux(up, total + 1, total - 1))
+            with m.If(self.clear_marks | (total > mark)):
+                m.d.sync += mark.eq(total)
+
+        return m
+
+    def _walk(self, m, *, coming, slot, clear, look):
+        """Steps of clears and lookups, in cycles without a commit for a tracked tile."""
+        range_ = self.clear.payload
         wanted = Signal()
-        wanted_slot = Signal.like(walk_slot)
-        clear = self.clear.payload
-        m.d.comb += [
-            last_slot.eq(walk_slot == clear.last_tile),
-            last_set.eq(walk_set == sets - 1),
-        ]
-        m.d.sync += [
-            clear_slot.eq(0),
-            clear_set.eq(0),
-            looking.eq(0),
-            last_look.eq(last_set),
-        ]
+        wanted_slot = Signal.like(slot)
         with m.FSM(name="walk"):
             with m.State("IDLE"):
-                m.d.sync += [
-                    walk_slot.eq(Mux(self.clear.valid, clear.first_tile, wanted_slot)),
-                    walk_set.eq(0),
-                    more_slots.eq(1),
-                    more_sets.eq(1),
-                ]
+                m.d.sync += slot.eq(Mux(self.clear.valid, range_.first_tile, wanted_slot))
                 with m.If(self.clear.valid):
-                    with m.If(clear.any_tiles):
+                    with m.If(range_.any_tiles):
                         m.next = "CLEAR"
                     with m.Else():
                         m.next = "CLEARED"
                 with m.Elif(wanted):
                     m.next = "LOOK"
             with m.State("CLEAR"):
-                with m.If(~take):
-                    m.d.sync += [
-                        clear_slot.eq(more_slots),
-                        clear_set.eq(more_sets),
-                        more_slots.eq(more_slots & ~last_slot),
-                        more_sets.eq(more_sets & ~last_set),
-                        walk_slot.eq(walk_slot + 1),
-                        walk_set.eq(walk_set + 1),
-                    ]
-                    with m.If((last_slot | ~more_slots) & (last_set | ~more_sets)):
+                m.d.comb += clear[0].eq(~coming)
+                with m.If(~coming):
+                    m.d.sync += slot.eq(slot + 1)
+                    with m.If(slot == range_.last_tile):
                         m.next = "CLEARED"
             with m.State("CLEARED"):
-                # The last step writes in this cycle, and what enters now reads behind it.
-                m.d.comb += self.clear.ready.eq(1)
-                m.next = "IDLE"
-            with m.State("LOOK"):
-                with m.If(answer):
+                # When the last step writes; what enters after this cycle reads behind it.
+                m.d.comb += self.clear.ready.eq(~clear[1] & ~clear[2])
+                with m.If(self.clear.ready):
                     m.next = "IDLE"
-                with m.Elif(~take & more_sets):
-                    m.d.sync += [
-                        looking.eq(1),
-                        more_sets.eq(~last_set),
-                        walk_set.eq(walk_set + 1),
-                    ]
-
-        # Second cycle: where is the tile, what does it lack, is that what came?
-        word = word_read.data
-        expected = expected_read.data
-        hit = Signal(ways)
-        free = Signal(ways)
-        in_way = Signal()
-        in_overflow = Signal()
-        fresh = Signal()
-        for way, port in enumerate(way_reads):
-            m.d.comb += [
-                hit[way].eq(port.data.valid & (port.data.slot == slot)),
-                free[way].eq(~port.data.valid),
-            ]
-        m.d.comb += [
-            in_way.eq(hit.any()),
-            # It is in both only if stores disagree about the workgroup of one slot. Then its bytes
-            # are split and it never becomes full, which is better than too early.
-            in_overflow.eq(~in_way & word.counted),
-            fresh.eq(~in_way & ~word.counted),
-        ]
-
-        left = Signal(left_layout)
-        exact = Signal()
-        excess = Signal()
-        places = [(hit[way], port.data.left) for way, port in enumerate(way_reads)]
-        places += [(in_overflow, word.left), (fresh, expected)]
-        m.d.comb += [
-            # One place is chosen, so and-or does it, with comparisons beside those of the tags.
-            left.eq(_any(Mux(here, value.as_value(), 0) for here, value in places)),
-            exact.eq(_any(here & ~value.large & (value.few == held.bytes)
-                          for here, value in places)),
-            excess.eq(_any(here & ~value.large & (value.few < held.bytes)
-                           for here, value in places)),
-        ]
-
-        known = Signal()
-        counts = Signal()
-        fills = Signal()
-        keeps = Signal()
-        less = Signal(left_layout)
-        m.d.comb += [
-            known.eq((expected.few != 0) | expected.large),
-            # An unknown tile is fresh and lacks nothing, so all is excess.
-            counts.eq(counting & (word.epoch != epoch) & ~excess),
-            fills.eq(counts & exact),
-            keeps.eq(counts & ~exact),
-            Cat(less.few, less.many).eq(Cat(left.few, left.many) - held.bytes),
-            less.large.eq(left.large & ~((left.many == 1) & (left.few < held.bytes))),
-        ]
-
-        # Writes: a tile's way, or a new way, or its word; a full tile always gets its epoch. A tile
-        # that is full with its first commit leaves the new way free.
-        chosen = Signal(ways)
-        dropped = Signal(ways)
-        m.d.comb += chosen.eq(hit | Mux(fresh, free & -free, 0))
-        for way, (write, read) in enumerate(zip(way_writes, way_reads)):
-            in_range = (read.data.slot >= clear.first_tile) & (read.data.slot <= clear.last_tile)
-            m.d.comb += [
-                dropped[way].eq(clear_set & read.data.valid & in_range),
-                write.addr.eq(set_),
-                write.data.valid.eq(keeps),
-                write.data.slot.eq(slot),
-                write.data.left.eq(less),
-                write.en.eq((counts & chosen[way]) | dropped[way]),
-            ]
-        m.d.comb += [
-            word_write.addr.eq(slot),
-            word_write.data.counted.eq(keeps),
-            word_write.data.epoch.eq(Mux(clear_slot, 0, Mux(fills, epoch, word.epoch))),
-            word_write.data.left.eq(less),
-            word_write.en.eq((counts & (exact | ~chosen.any())) | clear_slot),
-        ]
-
-        m.d.sync += [
-            self.full.valid.eq(fills),
-            self.full.payload.plan.eq(held.tile.plan),
-            self.full.payload.slot.eq(slot),
-            self.full.payload.command.eq(command_read.data),
-            self.full.payload.stamp.eq(stamp),
-            self.error.valid.eq(counting & ~counts),
-            self.error.payload.cause.eq(
-                Mux(known, ErrorCause.OVER_COUNT, ErrorCause.UNKNOWN_TILE)),
-            self.error.payload.address.eq(held.address),
-            self.error.payload.tile.eq(held.tile),
-        ]
-
-        # Lookup: the first step that finds the tile in a way answers, else the last one.
+            with m.State("LOOK"):
+                m.d.comb += look[0].eq(~coming)
+                with m.If(~coming):
+                    m.d.sync += wanted.eq(0)
+                    m.next = "IDLE"
         with m.If(self.state_start):
             m.d.sync += [
                 wanted.eq(1),
                 wanted_slot.eq(self.state_index),
             ]
-        counted = Signal(EXPECTED_WIDTH)
-        m.d.comb += [
-            answer.eq(looking & (in_way | last_look)),
-            counted.eq(Mux(fresh, 0, Cat(expected.few, expected.many)
-                           - Cat(left.few, left.many))),
-        ]
-        m.d.sync += self.state_done.eq(answer)
-        with m.If(answer):
-            m.d.sync += [
-                wanted.eq(0),
-                self.state.eq(Cat(counted, word.epoch, Const(0, 3), ~fresh)),
-            ]
-
-        # Occupancies, one cycle later: the second cycle is long enough. They keep their value over
-        # a reset since the memories keep their entries.
-        way_count = Signal.like(self.occupancy, reset_less=True)
-        way_up = Signal(reset_less=True)
-        way_down = Signal(ways, reset_less=True)
-        overflow_count = Signal.like(self.overflow_occupancy, reset_less=True)
-        overflow_up = Signal(reset_less=True)
-        overflow_down = Signal(reset_less=True)
-        m.d.sync += [
-            way_up.eq(keeps & fresh & free.any()),
-            way_down.eq(dropped | Mux(fills, hit, 0)),
-            way_count.eq(way_count + way_up - sum(way_down[way] for way in range(ways))),
-            overflow_up.eq(keeps & fresh & ~free.any()),
-            overflow_down.eq((fills & in_overflow) | (clear_slot & word.counted)),
-            overflow_count.eq(overflow_count + overflow_up - overflow_down),
-        ]
-        m.d.comb += [
-            self.occupancy.eq(way_count),
-            self.overflow_occupancy.eq(overflow_count),
-        ]
-        for count, mark in ((way_count, self.high_water),
-                            (overflow_count, self.overflow_high_water)):
-            with m.If(self.clear_marks | (count > mark)):
-                m.d.sync += mark.eq(count)
-
-        return m
 
 
-def _any(values):
-    """All ``values`` or-ed."""
-    result, *others = values
-    for value in others:
-        result = result | value
-    return result
+def _encoded(one_hot):
+    """The number of the bit that is set."""
+    bits = (len(one_hot) - 1).bit_length()
+    return Cat(Cat(bit for number, bit in enumerate(one_hot) if number >> place & 1).any()
+               for place in range(bits))
