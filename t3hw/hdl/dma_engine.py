@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
+from .prefetch_queue import PrefetchQueue
 from .seams import (
     STAMP_WIDTH, block, block_done, byte_count_width, read_beat, read_burst, remote_beat,
 )
-from .stream_queue import StreamQueue
 
 __all__ = ["DmaEngine", "dma_busy", "first_read"]
 
@@ -61,10 +61,10 @@ class DmaEngine(wiring.Component):
     A beat that was read with an error is sent with no strobe. A block of no rows or no bytes takes
     a place in the queue, and is done in its turn.
 
-    Latency 1 cycle from a block to its first read request, 2 cycles from a data beat to its packet
-    beat, 1 cycle from the block's last packet beat to ``done``. Throughput one burst and one beat a
-    cycle, across rows and blocks, while ``outstanding_reads`` bursts last for the memory's latency
-    and 2 cycles.
+    Latency 1 cycle from a block to its first read request, `data_latency` cycles from a data beat to
+    its packet beat, 1 cycle from the block's last packet beat to ``done``. Throughput one burst and
+    one beat a cycle, across rows and blocks, while ``outstanding_reads`` bursts last for the
+    memory's latency and `data_latency` cycles.
 
     Parameters
     ----------
@@ -94,6 +94,9 @@ class DmaEngine(wiring.Component):
         ``packet`` waits for its consumer in this cycle.
     """
 
+    #: Cycles from a data beat to its packet beat: through the buffer and the output register.
+    data_latency = PrefetchQueue.latency + 1
+
     def __init__(self, *, config):
         self._config = config
         super().__init__({
@@ -112,11 +115,12 @@ class DmaEngine(wiring.Component):
         m = Module()
 
         config = self._config
-        m.submodules.descriptions = descriptions = StreamQueue(
+        m.submodules.descriptions = descriptions = PrefetchQueue(
             shape=_description(config), depth=config.outstanding_reads)
-        m.submodules.buffer = buffer = StreamQueue(
+        # A description stands for a whole burst's room.
+        m.submodules.buffer = buffer = PrefetchQueue(
             shape=data.StructLayout({"error": 1, "data": config.data_width}),
-            depth=config.outstanding_reads * config.burst_beats)
+            depth=config.outstanding_reads * config.burst_beats, reserved=True)
 
         active = self._read_side(m, descriptions.i)
         m.d.comb += [
@@ -143,7 +147,8 @@ class DmaEngine(wiring.Component):
         # ``source``, ``destination`` and ``rows`` become those of the current row.
         current = Signal(block(config))
         empty = Signal()
-        opening = Signal()  # no burst of the block is issued yet
+        last_row = Signal()
+        announces = Signal()  # the next burst is the first of a command
         fresh = Signal()  # no burst of the row is issued yet
         beat = Signal(config.addr_width - shift)  # first of the burst
         after = Signal.like(beat)  # first after the burst before
@@ -152,30 +157,30 @@ class DmaEngine(wiring.Component):
         # beat from where the row starts. Lengths are one less than the beats that they count.
         row_span = Signal.like(current.row_bytes)  # bytes of a row, less one
         left = Signal(len(row_span) - shift)  # from the next burst on, without that one more
-        row_end = Signal(shift + 1)
         carry = Signal()
+        row_end = Signal(shift)
+        # The longest burst that is allowed from ``beat`` on. Behind a burst that ends a page there
+        # is always room for a whole one. Else it depends on how many of them, ``above``, there are
+        # to the page's end, and on what remains then, ``below``.
+        # ``spare`` is kept, which is ``limit`` inverted, since it goes into the carry chain so.
         limit = Signal.like(self.read.p.beats)
+        spare = Signal.like(limit)
+        above = Signal(max(_PAGE_SHIFT - shift - len(limit), 1))
+        below = Signal.like(limit)
         difference = Signal(len(left) + 2)
         row_done = Signal()
         finished = Signal()
         beats = Signal.like(self.read.p.beats)
         issue = Signal()
 
-        offset = current.source[:shift]
-        # To the page's end there are as many beats as the inverted address counts. Where that is
-        # more than a burst, some bit above the burst's length is set.
-        room = ~beat[:_PAGE_SHIFT - shift]
-        above = room[len(limit):]
         m.d.comb += [
             beat.eq(Mux(fresh, current.source[shift:], after)),
-            limit.eq(room[:len(limit)] | Cat(above, 0).any().replicate(len(limit))),
-            row_end.eq(row_span[:shift] + offset),
-            carry.eq(fresh & row_end[shift]),
+            limit.eq(~spare),
             # left + carry - limit - 1 in one carry chain, which both counts down and compares.
-            difference.eq(Cat(1, left) + Cat(carry, ~limit, Const(~0, len(left) - len(limit)))),
+            difference.eq(Cat(1, left) + Cat(carry, spare, Const(~0, len(left) - len(limit)))),
             row_done.eq(~difference[-1]),
             beats.eq(Mux(row_done, left + carry, limit)),
-            finished.eq(empty | (row_done & (current.rows == 1))),
+            finished.eq(empty | (row_done & last_row)),
 
             self.read.valid.eq(active & ~empty & description.ready),
             self.read.p.address.eq(beat << shift),
@@ -185,35 +190,51 @@ class DmaEngine(wiring.Component):
             description.p.row.eq(fresh),
             description.p.destination.eq(current.destination[shift:]),
             description.p.beats.eq(beats),
-            description.p.skip.eq(Mux(fresh, offset, 0)),
-            description.p.end.eq(Mux(row_done, row_end[:shift], ~0)),
+            description.p.skip.eq(Mux(fresh, current.source[:shift], 0)),
+            description.p.end.eq(Mux(row_done, row_end, ~0)),
             description.p.block_end.eq(finished),
             description.p.last.eq(current.last),
             *(description.p[name].eq(current[name]) for name in _IDS),
             issue.eq(description.valid & description.ready),
             self.block.ready.eq(~active | (issue & finished)),
 
-            self.first_read.valid.eq(issue & opening & ~empty & current.first),
+            self.first_read.valid.eq(issue & announces & ~empty),
             self.first_read.p.stamp.eq(current.stamp),
         ]
 
+        def row_starts(source, span):
+            """What follows from where a row begins."""
+            room = ~source[shift:_PAGE_SHIFT]
+            whole = room[len(limit):]
+            return [
+                Cat(row_end, carry).eq(source[:shift] + span[:shift]),
+                spare.eq(~(room[:len(limit)] | Cat(whole, 0).any().replicate(len(limit)))),
+                above.eq(whole),
+                below.eq(room),
+            ]
+
         next_source = Signal.like(current.source)
-        m.d.comb += next_source.eq(current.source + current.source_pitch)
+        next_span = Signal.like(row_span)
+        m.d.comb += [
+            next_source.eq(current.source + current.source_pitch),
+            next_span.eq(self.block.p.row_bytes - 1),
+        ]
         with m.If(self.block.ready):
             m.d.sync += [
                 active.eq(self.block.valid),
                 current.eq(self.block.payload),
                 empty.eq((self.block.p.rows == 0) | (self.block.p.row_bytes == 0)),
-                opening.eq(1),
+                last_row.eq(self.block.p.rows == 1),
+                announces.eq(self.block.p.first),
                 fresh.eq(1),
-                row_span.eq(self.block.p.row_bytes - 1),
-                left.eq((self.block.p.row_bytes - 1)[shift:]),
+                row_span.eq(next_span),
+                left.eq(next_span[shift:]),
+                *row_starts(self.block.p.source, next_span),
             ]
         with m.Elif(issue):
             m.d.sync += [
-                opening.eq(0),
+                announces.eq(0),
                 fresh.eq(row_done),
-                left.eq(Mux(row_done, row_span[shift:], difference[1:-1])),
                 after.eq(beat + limit + 1),
             ]
             with m.If(row_done):
@@ -221,7 +242,19 @@ class DmaEngine(wiring.Component):
                     current.source.eq(next_source),
                     current.destination.eq(current.destination + current.destination_pitch),
                     current.rows.eq(current.rows - 1),
+                    last_row.eq(current.rows == 2),
+                    left.eq(row_span[shift:]),
+                    *row_starts(next_source, row_span),
                 ]
+            with m.Else():
+                m.d.sync += [
+                    left.eq(difference[1:-1]),
+                    carry.eq(0),
+                    spare.eq(~(below | (above != 1).replicate(len(limit)))),
+                    above.eq(above - 1),
+                ]
+                with m.If(above == 0):
+                    m.d.sync += below.eq(~0)
 
         return active
 

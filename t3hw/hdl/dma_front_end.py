@@ -1,10 +1,11 @@
 """DMA front end: commands become blocks, and at their end a doorbell and an interrupt."""
 
+import functools
+
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import bits_for
 
 from .seams import (
     EPOCH_WIDTH, STAMP_WIDTH, MemoryOp, Source, Table, block, block_done, command_done, fire,
@@ -16,7 +17,7 @@ __all__ = ["DmaFrontEnd"]
 
 
 def _command(config):
-    """A command on its way: its next tile, and how many are ``left`` after it.
+    """What all tiles of a command have in common, while the front end walks through them.
 
     ``moves``: it has blocks at all.
     """
@@ -24,10 +25,7 @@ def _command(config):
         "plan": plan_width(config),
         "epoch": EPOCH_WIDTH,
         "route": fire(config)["route"].shape,
-        "slot": slot_width(config),
-        "left": bits_for(config.tiles),
         "moves": 1,
-        "first": 1,
         "stamp": STAMP_WIDTH,
     })
 
@@ -54,8 +52,8 @@ class DmaFrontEnd(wiring.Component):
     of a command's data could not be read, none of the three happens: each would say that the data
     are there. The memory has reported the error, and the plan runs into its time-out.
 
-    Latency 1 cycle from ``fire`` to the first block. From the last block's ``block_done`` 2 cycles
-    to a doorbell or else ``interrupt``, 3 to ``command_done``; from a taken doorbell 1 and 2.
+    Latency `latency` cycles from ``fire`` to the first block. From the last block's ``block_done``
+    2 cycles to a doorbell or else ``interrupt``, 3 to ``command_done``; from a taken doorbell 1 and 2.
     Throughput one block a cycle, and one command a cycle; one in 2 cycles with doorbells.
 
     Parameters
@@ -72,7 +70,7 @@ class DmaFrontEnd(wiring.Component):
     plans : In(plan_views)
         Packets carry the epoch that the command's plan has when the command is taken from ``fire``.
     block : Out(stream of block)
-        To the engine. The addresses come out of adders behind the tables' memories.
+        To the engine. The addresses come out of adders behind registers.
     block_done : In(always-ready stream of block_done)
         From the engine, in the order of the blocks.
     doorbell_local : Out(stream of memory_request)
@@ -88,6 +86,9 @@ class DmaFrontEnd(wiring.Component):
     busy : Out(1)
         Some command has been taken from ``fire`` and is not at its end.
     """
+
+    #: Cycles from ``fire`` to the first block.
+    latency = 2
 
     def __init__(self, *, config):
         self._config = config
@@ -127,7 +128,10 @@ class DmaFrontEnd(wiring.Component):
         Every word is a memory of its own, since software writes one at a time.
         """
         entries = 1 << len(addr)
-        memory = Memory(shape=width, depth=entries, init=[])
+        # Entries do not change while they are in use, so it does not matter what a read gives in the
+        # cycle of a write. Without this word synthesis delays the writes, and muxes them in behind
+        # the memory.
+        memory = Memory(shape=width, depth=entries, init=[], attrs={"no_rw_check": 1})
         m.submodules[f"{table.name.lower()}_{word}"] = memory
         write = memory.write_port()
         read = memory.read_port()
@@ -152,99 +156,131 @@ class DmaFrontEnd(wiring.Component):
     def _start_side(self, m, ending):
         """From ``fire`` to ``block``. Returns whether a command is between the two.
 
-        Two stages: in the first a tile's and its route's addresses are at the memories, in the
-        second their data make the block.
+        Three stages: in the first a tile's address is at the memories, in the second their data go
+        to registers, and its command's route is looked up; in the third all that makes the block.
         """
         config = self._config
-        layout = _command(config)
-        incoming = Signal(layout)
-        held = Signal(layout)
+        count_width = len(self.fire.p.count)
+        # The first stage's tile is of a command that is held, for it has more tiles or could not
+        # move on; or else of one that comes in. So ``fire.ready`` is a register, and no cycle is
+        # lost by it. What its tiles have in common waits aside until the last has left the second.
+        m.submodules.commands = commands = StreamQueue(shape=_command(config), depth=2)
         holding = Signal()
-        # The first stage's command is one that is held, for it has more tiles or could not move on;
-        # or else one that comes in. So ``fire.ready`` is a register, and no cycle is lost by it.
-        ahead = Signal(layout)
-        ahead_valid = Signal()
-        current = Signal(layout)
-        valid = Signal()
-        last = Signal()
-        room = Signal()
-        step = Signal()
-        advance = Signal()
+        held_slot = Signal(slot_width(config))
+        held_count = Signal(count_width)  # tiles that are left
+        held_last = Signal()  # one of them, or none at all to move
+        held_first = Signal()
 
         # Whether a route moves data must be known before its memories are read, lest the tiles of a
         # command that moves nothing are walked through.
-        dma = Signal(1 << len(incoming.route))
+        dma = Signal(1 << len(self.fire.p.route))
         table = self.table
         with m.If(table.valid & (table.p.table == Table.ROUTE) & (table.p.word == 0)):
-            m.d.sync += dma.bit_select(table.p.entry[:len(incoming.route)], 1).eq(table.p.data[0])
+            m.d.sync += dma.bit_select(table.p.entry[:len(self.fire.p.route)], 1).eq(table.p.data[0])
 
+        moves = Signal()
+        slot_1 = Signal.like(held_slot)
+        count_1 = Signal.like(held_count)
+        valid_1 = Signal()
+        last_1 = Signal()
+        valid_2 = Signal()
+        first_2 = Signal()
+        last_2 = Signal()
+        valid_3 = Signal()
+        advance_2 = Signal()
+        advance_3 = Signal()
         m.d.comb += [
-            incoming.plan.eq(self.fire.p.plan),
-            incoming.epoch.eq(self.plans[self.fire.p.plan].epoch),
-            incoming.route.eq(self.fire.p.route),
-            incoming.slot.eq(self.fire.p.first),
-            incoming.moves.eq(dma.bit_select(self.fire.p.route, 1) & (self.fire.p.count != 0)),
-            incoming.left.eq(Mux(incoming.moves, self.fire.p.count - 1, 0)),
-            incoming.first.eq(1),
-            incoming.stamp.eq(self.fire.p.stamp),
+            moves.eq(dma.bit_select(self.fire.p.route, 1) & (self.fire.p.count != 0)),
+            commands.i.p.plan.eq(self.fire.p.plan),
+            commands.i.p.epoch.eq(self.plans[self.fire.p.plan].epoch),
+            commands.i.p.route.eq(self.fire.p.route),
+            commands.i.p.moves.eq(moves),
+            commands.i.p.stamp.eq(self.fire.p.stamp),
+            # A place for the command that is held, and one for that of the second stage.
+            commands.i.valid.eq(self.fire.valid & ~holding),
             self.fire.ready.eq(~holding),
-            ahead_valid.eq(holding | self.fire.valid),
-            ahead.eq(Mux(holding, held.as_value(), incoming.as_value())),
-            advance.eq(~valid | step),
+            valid_1.eq(holding | self.fire.valid),
+            slot_1.eq(Mux(holding, held_slot, self.fire.p.first)),
+            count_1.eq(Mux(holding, held_count, self.fire.p.count)),
+            last_1.eq(Mux(holding, held_last, ~moves | (self.fire.p.count == 1))),
+            advance_2.eq(~valid_2 | advance_3),
         ]
-        m.d.sync += [
-            holding.eq(ahead_valid & (~advance | (ahead.left != 0))),
-            held.eq(ahead),
-        ]
-        with m.If(advance):
+        m.d.sync += holding.eq(valid_1 & ~(advance_2 & last_1))
+        with m.If(advance_2):
             m.d.sync += [
-                valid.eq(ahead_valid),
-                current.eq(ahead),
-                held.slot.eq(ahead.slot + 1),
-                held.left.eq(ahead.left - 1),
-                held.first.eq(0),
+                valid_2.eq(valid_1),
+                first_2.eq(~holding | held_first),
+                last_2.eq(last_1),
+                held_slot.eq(slot_1 + 1),
+                held_count.eq(count_1 - 1),
+                held_last.eq(count_1 == 2),
+                held_first.eq(0),
+            ]
+        with m.Elif(~holding):
+            m.d.sync += [
+                held_slot.eq(slot_1),
+                held_count.eq(count_1),
+                held_last.eq(last_1),
+                held_first.eq(1),
             ]
 
-        tile = {"addr": ahead.slot, "en": advance}
-        route = {"addr": ahead.route, "en": advance}
-        wf = self._read_port(m, Table.TILE, 0, low=24, width=len(self.block.p.wf), **tile)
-        rows = self._read_port(m, Table.TILE, 1, low=16, width=16, **tile)
+        tile = {"addr": slot_1, "en": advance_2}
+        command = commands.o.payload
+        route = {"addr": command.route, "en": advance_3}
+        after = functools.partial(self._register, m, advance_3)
         shape = self._read_port(m, Table.TILE, 2, **tile)
-        offset = self._read_port(m, Table.TILE, 3, **tile)
+        rows = self._read_port(m, Table.TILE, 1, low=16, width=16, **tile)
+        wf = self._read_port(m, Table.TILE, 0, low=24, width=len(self.block.p.wf), **tile)
+        offset = after("offset", self._read_port(m, Table.TILE, 3, **tile))
         control = self._read_port(m, Table.ROUTE, 0, width=9, **route)
+        plan = after("plan", command.plan)
+        epoch = after("epoch", command.epoch)
+        last = after("last", last_2)
+        moves_3 = after("moves", command.moves)
+        room = Signal()
         m.d.comb += [
-            last.eq(current.left == 0),
+            commands.o.ready.eq(advance_3 & valid_2 & last_2),
             room.eq(ending.ready | ~last),
-            self.block.valid.eq(valid & current.moves & room),
-            step.eq(valid & room & (self.block.ready | ~current.moves)),
+            advance_3.eq(~valid_3 | (room & (self.block.ready | ~moves_3))),
+            self.block.valid.eq(valid_3 & moves_3 & room),
             self.block.p.source.eq(self._read_address(m, 1, **route) + offset),
             self.block.p.destination.eq(self._read_address(m, 3, **route) + offset),
-            self.block.p.rows.eq(rows),
-            self.block.p.row_bytes.eq(shape[:16]),
+            self.block.p.rows.eq(after("rows", rows)),
+            self.block.p.row_bytes.eq(after("row_bytes", shape[:16])),
             self.block.p.source_pitch.eq(self._read_port(m, Table.ROUTE, 5, **route)),
             self.block.p.destination_pitch.eq(self._read_port(m, Table.ROUTE, 6, **route)),
             self.block.p.op.eq(control[4:6]),
             self.block.p.dtype.eq(control[6:8]),
             self.block.p.tracked.eq(control[8]),
-            self.block.p.plan.eq(current.plan),
-            self.block.p.epoch.eq(current.epoch),
-            self.block.p.wg.eq(shape[16:]),
-            self.block.p.wf.eq(wf),
-            self.block.p.first.eq(current.first),
+            self.block.p.plan.eq(plan),
+            self.block.p.epoch.eq(epoch),
+            self.block.p.wg.eq(after("wg", shape[16:])),
+            self.block.p.wf.eq(after("wf", wf)),
+            self.block.p.first.eq(after("first", first_2)),
             self.block.p.last.eq(last),
-            self.block.p.stamp.eq(current.stamp),
+            self.block.p.stamp.eq(after("stamp", command.stamp)),
 
-            ending.valid.eq(step & last),
-            ending.p.plan.eq(current.plan),
-            ending.p.epoch.eq(current.epoch),
-            ending.p.route.eq(current.route),
-            ending.p.moves.eq(current.moves),
+            ending.valid.eq(valid_3 & advance_3 & last),
+            ending.p.plan.eq(plan),
+            ending.p.epoch.eq(epoch),
+            ending.p.route.eq(after("route", command.route)),
+            ending.p.moves.eq(moves_3),
             ending.p.doorbell.eq(control[1]),
             ending.p.interrupt.eq(control[2]),
             ending.p.remote.eq(control[3]),
         ]
+        with m.If(advance_3):
+            m.d.sync += valid_3.eq(valid_2)
 
-        return valid | holding
+        return valid_3 | valid_2 | holding
+
+    @staticmethod
+    def _register(m, enable, name, value):
+        """The value that was there when ``enable`` was last high."""
+        register = Signal.like(value, name=name)
+        with m.If(enable):
+            m.d.sync += register.eq(value)
+        return register
 
     def _end_side(self, m, ending, outcomes):
         """From the blocks' ends to the commands'. Returns whether a command is at its very end."""

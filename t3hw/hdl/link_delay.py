@@ -1,12 +1,13 @@
 """Link delay: a wire whose latency can be set at run time, for experiments without a real one."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
+from .prefetch_queue import PrefetchQueue
 from .seams import link_word
-from .stream_queue import StreamQueue
 
 __all__ = ["LinkDelay", "PulseDelay"]
 
@@ -14,14 +15,14 @@ __all__ = ["LinkDelay", "PulseDelay"]
 class PulseDelay(wiring.Component):
     """Repeat each pulse of ``i`` at ``o``, some cycles later.
 
-    A pulse comes out 1 + ``latency`` cycles after it went in; throughput one a cycle. After a
-    change of ``latency`` the pulses under way come out as if it had always been so, those that are
+    A pulse comes out `shortest` + ``latency`` cycles after it went in; throughput one a cycle. After
+    a change of ``latency`` the pulses under way come out as if it had always been so, those that are
     overdue one a cycle; none is lost.
 
     Parameters
     ----------
     depth : int
-        Pulses under way at most, at least 1. A pulse beyond that is lost.
+        Pulses under way at most, at least 1. With more of them the number that comes out is wrong.
     max_latency : int
         Largest value of ``latency``, at least 0.
 
@@ -32,13 +33,16 @@ class PulseDelay(wiring.Component):
     o : Out(1)
         The same pulses later; combinational from registers.
     latency : In(range(max_latency + 1))
-        Cycles more than 1.
+        Cycles more than `shortest`.
 
     Raises
     ------
     ValueError
         If ``max_latency`` is below 0, or ``depth`` below 1.
     """
+
+    #: Cycles from ``i`` to ``o`` where ``latency`` is 0.
+    shortest = 3
 
     def __init__(self, *, depth, max_latency):
         if not isinstance(max_latency, int) or max_latency < 0:
@@ -56,24 +60,45 @@ class PulseDelay(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        # Times are modulo 2 ** width. No time to wait and no time overdue reaches half of that, so
-        # that the sign of a difference tells which time is earlier.
-        width = bits_for(self._max_latency) + 2
-        m.submodules.stamps = stamps = StreamQueue(shape=width, depth=self._depth)
-        now = Signal(width)
-        due = Signal(width)
-        overdue = Signal(width)
+        # Each cycle's number of all pulses so far is kept. As many have come out by now as had gone
+        # in some cycles ago, or else the next one is due. Numbers are modulo 2 ** width; a difference
+        # never reaches half of that, so that its sign tells which is ahead.
+        width = bits_for(self._depth) + 1
+        time_width = bits_for(self._max_latency + 1)
+        # The oldest place is never read in the cycle in which it is written.
+        m.submodules.history = history = Memory(shape=width, depth=1 << time_width, init=[],
+                                                attrs={"no_rw_check": 1})
+        write = history.write_port()
+        read = history.read_port()
+        now = Signal(time_width)
+        latency = Signal(time_width)
+        old = Signal()  # all of the history has been written since reset
+        known = Signal()  # so has the place that is read
+        shown = Signal()
+        went = Signal(width)
+        wanted = Signal(width)
+        wanted_known = Signal()
+        came = Signal(width)
+        ahead = Signal(width)
+        m.d.comb += [
+            latency.eq(self.latency),
+            write.addr.eq(now),
+            write.data.eq(went + self.i),
+            write.en.eq(1),
+            # now - latency - 1, and whether that has been since reset.
+            Cat(read.addr, known).eq(now + ~latency),
+            read.en.eq(1),
+            ahead.eq(wanted - came),
+            self.o.eq(wanted_known & (ahead != 0) & ~ahead[-1]),
+        ]
         m.d.sync += [
             now.eq(now + 1),
-            # What came then is due in the next cycle.
-            due.eq(now - self.latency),
-        ]
-        m.d.comb += [
-            stamps.i.valid.eq(self.i),
-            stamps.i.payload.eq(now),
-            overdue.eq(due - stamps.o.payload),
-            self.o.eq(stamps.o.valid & ~overdue[-1]),
-            stamps.o.ready.eq(self.o),
+            old.eq(old | now.all()),
+            went.eq(went + self.i),
+            shown.eq(known | old),
+            wanted.eq(read.data),
+            wanted_known.eq(shown),
+            came.eq(came + self.o),
         ]
 
         return m
@@ -82,9 +107,9 @@ class PulseDelay(wiring.Component):
 class LinkDelay(wiring.Component):
     """Delay the words of a link and the credits that come back for them by a time set at run time.
 
-    Words: latency 2 + ``latency`` cycles from ``i`` to ``o``, throughput one a cycle, order and
-    distances kept as long as ``o`` is ready. Credits: 1 + ``latency`` cycles. What is stored is a
-    link's worth of credits, words with their due times, whatever the latency.
+    Words and credits: latency `shortest` + ``latency`` cycles from ``i`` to ``o``, throughput one a
+    cycle, order and distances kept as long as ``o`` is ready. What is stored is a link's worth of
+    words, and for each cycle back to the longest latency how many there had been of either.
 
     With ``config.link_max_latency == 0`` there is no delay line: words take 1 cycle (a register),
     credits none, and ``latency`` is not looked at.
@@ -97,13 +122,16 @@ class LinkDelay(wiring.Component):
     Members
     -------
     i, o : stream of `link_word`
-        In and out. At most ``link_credits`` words may be anywhere between ``i`` and their credit's
+        In and out, ``o`` from registers. At most ``link_credits`` words may be anywhere between ``i`` and their credit's
         coming out at ``credit_o``; with a delay line ``i.ready`` is then always high.
     credit_i, credit_o : In(1), Out(1)
         Credits, a pulse each. At most ``link_credits`` may be under way.
     latency : In(16)
         Cycles to add, at most ``link_max_latency``; higher bits are ignored.
     """
+
+    #: Cycles from ``i`` to ``o``, and of a credit, where ``latency`` is 0 and there is a delay line.
+    shortest = PulseDelay.shortest + 1
 
     def __init__(self, *, config):
         self._config = config
@@ -132,25 +160,30 @@ class LinkDelay(wiring.Component):
                 ]
             return m
 
-        m.submodules.words = words = StreamQueue(shape=link_word(self._config), depth=depth)
+        m.submodules.words = words = PrefetchQueue(
+            shape=link_word(self._config), depth=depth, reserved=True)
         m.submodules.word_times = word_times = PulseDelay(depth=depth, max_latency=max_latency)
         m.submodules.credit_times = credit_times = PulseDelay(depth=depth, max_latency=max_latency)
-        # Words fall due on time even while ``o`` is not ready, so no age ever grows beyond its
-        # width.
+        # Words fall due on time even while ``o`` is not ready.
         due = Signal(range(depth + 1))
+        taken = Signal()
         m.d.comb += [
+            self.i.ready.eq(1),
             words.i.valid.eq(self.i.valid),
             words.i.payload.eq(self.i.payload),
-            self.i.ready.eq(words.i.ready),
-            word_times.i.eq(self.i.valid & self.i.ready),
+            word_times.i.eq(self.i.valid),
             word_times.latency.eq(self.latency),
-            words.o.ready.eq(self.o.valid & self.o.ready),
-            self.o.valid.eq(due != 0),
+            taken.eq(self.o.valid & self.o.ready),
+            words.o.ready.eq(taken),
             self.o.payload.eq(words.o.payload),
             credit_times.i.eq(self.credit_i),
             credit_times.latency.eq(self.latency),
+        ]
+        m.d.sync += [
+            due.eq(due + word_times.o - taken),
+            # Whether any is due.
+            self.o.valid.eq(word_times.o | (due > 1) | ((due == 1) & ~taken)),
             self.credit_o.eq(credit_times.o),
         ]
-        m.d.sync += due.eq(due + word_times.o - words.o.ready)
 
         return m

@@ -428,12 +428,12 @@ def test_without_a_consumer_reads_stop_at_the_buffer(outstanding):
 
 
 def test_latency_from_block_to_read_and_from_data_to_packet():
-    """One cycle to the read request; data through the buffer and the output register in two."""
+    """One cycle to the read request; data through the buffer and the output register as stated."""
     config = small(64, 4)
     block = Block(source=0x100, destination=0, rows=1, row_bytes=64)
     bench = EngineBench(config, [block], latency=1).run()
     assert bench.read_cycles[0] == bench.taken_cycles[0] + 1
-    assert bench.packet_cycles[0] == bench.read_cycles[0] + 1 + 2
+    assert bench.packet_cycles[0] == bench.read_cycles[0] + 1 + DmaEngine.data_latency
 
 
 def test_no_valid_waits_for_its_ready():

@@ -44,8 +44,8 @@ def test_each_word_and_credit_takes_the_stated_time(max_latency, latency, pace):
                 credits_came.append(cycle)
 
     simulate(dut, bench)
-    assert came == [(cycle + 2 + latency, cycle) for cycle in went]
-    assert credits_came == [cycle + 1 + latency for cycle in credits_went]
+    assert came == [(cycle + LinkDelay.shortest + latency, cycle) for cycle in went]
+    assert credits_came == [cycle + LinkDelay.shortest + latency for cycle in credits_went]
 
 
 @pytest.mark.parametrize("max_latency", [0, 1, 63, 64])
@@ -92,7 +92,7 @@ def test_no_word_is_lost_whatever_latency_and_back_pressure_do(max_latency, seed
 
 
 def test_a_receiver_that_stops_for_long_gets_its_words_at_once_afterwards():
-    """The stop is longer than the stamps' period: an age that wrapped would hold a word again."""
+    """The stop is longer than the delay line's period: a time that wrapped would hold a word again."""
     dut = LinkDelay(config=TINY)
     received = []
 
