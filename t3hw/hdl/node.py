@@ -20,7 +20,8 @@ from .producer_port import ProducerPort
 from .read_splitter import ReadSplitter
 from .register_block import RegisterBlock
 from .seams import (MemoryOp, Source, dram_command, memory_request, occupancy_buckets,
-                    remote_beat)
+                    read_burst, remote_beat)
+from .stream_queue import StreamQueue
 from .tracker import Tracker
 from .trigger import Trigger
 
@@ -178,7 +179,11 @@ class Node(wiring.Component):
                                                              requesters=2)
         wiring.connect(m, producer.compute, controller.compute)
         wiring.connect(m, ingress.request, controller.ingress)
-        wiring.connect(m, engine.read, splitter.burst)
+        # Queues of two transfers, here and below, where one block's ready would wait for the next
+        # one's through too much logic.
+        m.submodules.bursts = bursts = StreamQueue(shape=read_burst(config), depth=2)
+        wiring.connect(m, engine.read, bursts.i)
+        wiring.connect(m, bursts.o, splitter.burst)
         wiring.connect(m, splitter.request, communication.i[0])
         wiring.connect(m, front_end.doorbell_local, communication.i[1])
         wiring.connect(m, communication.o, controller.dma)
@@ -206,7 +211,9 @@ class Node(wiring.Component):
         m.submodules.outgoing = outgoing = PacketMerge(shape=remote_beat(config))
         wiring.connect(m, engine.packet, outgoing.a)
         wiring.connect(m, front_end.doorbell_remote, outgoing.b)
-        wiring.connect(m, outgoing.o, egress.dma)
+        m.submodules.sending = sending = StreamQueue(shape=remote_beat(config), depth=2)
+        wiring.connect(m, outgoing.o, sending.i)
+        wiring.connect(m, sending.o, egress.dma)
         wiring.connect(m, producer.remote, egress.producer)
 
         self._clear(m, plan_state.clear, (tracker.clear, trigger.clear, controller.clear))
