@@ -55,7 +55,8 @@ class BuiltinMemory(wiring.Component):
     error : Out, stream of `error_event`, always ready
         ``MEMORY_ERROR``, with each response that has ``error`` set.
     occupancy : Out(16)
-        Accesses that wait for their delay to pass.
+        Accesses that wait for their delay to pass, and one that has ended its wait in the last
+        cycle.
     leaves : Out(1)
         One of them has waited long enough: it does not count from the next cycle on.
 
@@ -102,10 +103,14 @@ class BuiltinMemory(wiring.Component):
         # that wait for each other at the array bounds its age.
         depth = config.memory_max_latency + _DELAY_MARGIN
         oldest = 0xFFFF + (depth + 1) * self.interlock
-        now = Signal(range(oldest + 1))
+        # A bit more, the sign of differences.
+        now = Signal(range(2 * oldest + 2))
         delayed = data.StructLayout({"access": access_layout, "entered": now.shape()})
         m.submodules.delay = delay = StreamQueue(shape=delayed, depth=depth)
-        m.d.sync += now.eq(now + 1)
+        # What entered up to here is due: the queue itself takes 1 cycle, so an access of age 1 has
+        # not been delayed.
+        horizon = Signal.like(now)
+        m.d.sync += [now.eq(now + 1), horizon.eq(now - self.latency)]
         m.d.comb += [
             delay.i.valid.eq(self.access.valid),
             delay.i.payload.access.eq(self.access.payload),
@@ -122,23 +127,20 @@ class BuiltinMemory(wiring.Component):
         head_needs = Signal()
         head_due = Signal()
         head_waits = Signal()
-        age = Signal.like(now)
+        head_entered = Signal.like(now)
         following = delay.o.payload.access
-        following_age = Signal.like(now)
         following_needs = Signal()
         following_due = Signal()
         take = Signal()
         issue = Signal()
         becomes_due = Signal()
         m.d.comb += [
-            following_age.eq(now - delay.o.payload.entered),
-            # The queue itself takes 1 cycle, so an access of age 1 has not been delayed.
-            following_due.eq(following_age > self.latency),
+            following_due.eq(~(horizon - delay.o.payload.entered)[len(now) - 1]),
             following_needs.eq(~following.write | following.add.any()),
             issue.eq(head_valid & head_due & ~head_waits),
             take.eq(~head_valid | issue),
             delay.o.ready.eq(take),
-            becomes_due.eq(age > self.latency),
+            becomes_due.eq(~(horizon - head_entered)[len(now) - 1]),
         ]
         with m.If(take):
             m.d.sync += [
@@ -147,16 +149,17 @@ class BuiltinMemory(wiring.Component):
                 head_outside.eq(following.address[size_shift:].any()),
                 head_needs.eq(following_needs),
                 head_due.eq(following_due),
-                age.eq(following_age + 1),
+                head_entered.eq(delay.o.payload.entered),
             ]
         with m.Else():
-            m.d.sync += [head_due.eq(head_due | becomes_due), age.eq(age + 1)]
+            m.d.sync += head_due.eq(head_due | becomes_due)
 
         # The occupancy counts accesses whose time has not come.
-        m.d.comb += self.leaves.eq(Mux(take, delay.o.valid & following_due,
-                                       ~head_due & becomes_due))
-        m.d.sync += self.occupancy.eq(
-            self.occupancy + (self.access.valid & self.access.ready) - self.leaves)
+        m.d.sync += [
+            self.leaves.eq(Mux(take, delay.o.valid & following_due, ~head_due & becomes_due)),
+            self.occupancy.eq(
+                self.occupancy + (self.access.valid & self.access.ready) - self.leaves),
+        ]
 
         # Writes between the two ports of the array. Nothing is issued while the head waits, so
         # those that it waits for get on by one place in each cycle.

@@ -96,7 +96,7 @@ class Node(wiring.Component):
     """
 
     #: Cycles from the commit of a tile's last update to the first read request.
-    trigger_latency = 6
+    trigger_latency = 9
 
     def __init__(self, *, config):
         self._config = checked_config(config)

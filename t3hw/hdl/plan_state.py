@@ -7,7 +7,7 @@ from amaranth.utils import bits_for
 
 from ..config import checked_config
 from .seams import (ErrorCause, Table, clear_range, command_done, error_event, next_epoch,
-                    plan_status, plan_views, table_write, tile_full)
+                    plan_status, plan_views, plan_width, table_write, tile_full)
 
 __all__ = ["PlanState"]
 
@@ -43,7 +43,8 @@ class PlanState(wiring.Component):
     Members
     -------
     table : In, stream of `table_write`, always ready
-        The plan table is taken; word 0 is the control word.
+        The plan table is taken; word 0 is the control word. The others must have been written 2
+        cycles before it.
     full : In, stream of `tile_full`, always ready
         A tile is full. Ignored for a plan that is not armed.
     command_done : In, stream of `command_done`, always ready
@@ -78,8 +79,8 @@ class PlanState(wiring.Component):
     """
 
     latency = 2
-    #: A commit counted in the last cycle of ``armed`` is in the fire queue 4 cycles later.
-    drain_cycles = 8
+    #: A commit counted in the last cycle of ``armed`` makes its plan busy as a fire 8 cycles later.
+    drain_cycles = 10
 
     def __init__(self, *, config):
         self._config = checked_config(config)
@@ -117,6 +118,10 @@ class PlanState(wiring.Component):
             "touch_beats": touch_shape,
         })
         all_words = Signal(data.ArrayLayout(words_layout, config.plans))
+        saturated = {}
+        for width in {field.width for _name, field in words_layout}:
+            saturated[width] = Signal(width, name=f"saturated{width}", reset_less=True)
+            m.d.sync += saturated[width].eq(_saturated(table.data, width))
 
         clearing = Signal(config.plans)
         cleared = Signal(config.plans)
@@ -129,10 +134,15 @@ class PlanState(wiring.Component):
             view = self.plans[index]
             status = self.status[index]
             words = all_words[index]
-            written = self.table.valid & (table.table == Table.PLAN) & (table.entry == index)
+            # The entry exists, so its low bits tell it.
+            written = (self.table.valid & (table.table == Table.PLAN)
+                       & (table.entry[:plan_width(config)] == index))
             for number, (name, field) in enumerate(words_layout, start=1):
-                with m.If(written & (table.word == number)):
-                    m.d.sync += words[name].eq(_saturated(table.data, field.width))
+                # A cycle later, with a value that has been judged.
+                takes = Signal(name=f"takes{index}_{number}")
+                m.d.sync += takes.eq(written & (table.word == number))
+                with m.If(takes):
+                    m.d.sync += words[name].eq(saturated[field.width])
 
             # Control.
             asked = Signal(name=f"asked{index}")

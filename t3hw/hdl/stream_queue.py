@@ -68,12 +68,12 @@ class StreamQueue(wiring.Component):
             room.eq(_room_next(room, self.level, self._depth, put, get)),
         ]
         if self._depth <= _SHALLOW:
-            self._shallow(m, put)
+            self._shallow(m, put, room)
         else:
             self._deep(m, put)
         return m
 
-    def _shallow(self, m, put):
+    def _shallow(self, m, put, room):
         """The output's register, and a memory for what comes while that is taken."""
         waits = Signal()
         take = Signal()
@@ -112,7 +112,8 @@ class StreamQueue(wiring.Component):
         read = storage.read_port(domain="comb")
         m.d.comb += [
             write.data.eq(self.i.payload),
-            write.en.eq(store),
+            # Without ``store`` it writes what the next one replaces, and the enable comes early.
+            write.en.eq(room),
             oldest.eq(read.data),
         ]
         for port, moves in ((write, store), (read, fetch)):

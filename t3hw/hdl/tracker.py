@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..config import checked_config
+from .one_hot import index_of
 from .seams import (EPOCH_WIDTH, EXPECTED_WIDTH, STAMP_WIDTH, ErrorCause, Table,
                     byte_count_width, clear_range, commit, error_event, plan_views, slot_width,
                     table_write, tile_full)
@@ -143,15 +144,17 @@ class Tracker(wiring.Component):
         def tag_of(slot):
             return slot[set_bits:]
 
-        # Memories. None of them is read for anything that is under way: what the last three steps
-        # make of their tiles comes from registers instead.
-        m.submodules.expected = expected_memory = Memory(
-            shape=left_layout, depth=config.tiles, init=[])
-        m.submodules.command = command_memory = Memory(shape=16, depth=config.tiles, init=[])
-        m.submodules.overflow = overflow_memory = Memory(
-            shape=word_layout, depth=config.tiles, init=[])
-        m.submodules.counts = count_memory = Memory(
-            shape=left_layout, depth=max(ways << set_bits, 2), init=[])
+        # Memories. What the last three steps make of their tiles comes from registers, so it does
+        # not matter what a memory returns that is written in the same cycle. Saying so spares a
+        # bypass behind each block RAM, which is too slow for anything but a register.
+        def memory(shape, depth):
+            return Memory(shape=shape, depth=depth, init=[], attrs={"no_rw_check": 1})
+
+        m.submodules.expected = expected_memory = memory(left_layout, config.tiles)
+        m.submodules.command = command_memory = memory(16, config.tiles)
+        m.submodules.overflow = overflow_memory = memory(word_layout, config.tiles)
+        # Two rows at least: a memory without address bits is not portable.
+        m.submodules.counts = count_memory = memory(left_layout, max(ways << set_bits, 2))
         expected_read = expected_memory.read_port()
         command_read = command_memory.read_port()
         word_write = overflow_memory.write_port()
@@ -160,9 +163,7 @@ class Tracker(wiring.Component):
         count_read = count_memory.read_port()
         row_writes, row_reads = [], []
         for way in range(ways):
-            # Two rows at least: a memory without address bits is not portable.
-            m.submodules[f"way{way}"] = way_memory = Memory(
-                shape=row_layout, depth=max(1 << set_bits, 2), init=[])
+            m.submodules[f"way{way}"] = way_memory = memory(row_layout, max(1 << set_bits, 2))
             row_writes.append(way_memory.write_port())
             row_reads.append(way_memory.read_port())
 
@@ -241,26 +242,29 @@ class Tracker(wiring.Component):
         left = {stage: Signal(left_layout, name=f"left{stage}", reset_less=True) for stage in (4, 5)}
         claims = Signal()
         kept = Signal()
+        # Whether the step had a place or took one. One that did not leaves its choice to others.
+        holds = [None, None, None, Signal(name="holds3"), Signal(name="holds4")]
 
         # Stage 1: is the tile in a way? Which ways are free, as far as is known?
         hit = Signal(ways)
         located = Signal()
         known_at = Signal(ways)
         may_take = Signal(ways)
+        placed = [None, None, same[1][2] & holds[3], same[1][3] & holds[4]]
         for way, port in enumerate(row_reads):
             m.d.comb += hit[way].eq(port.data.valid & (port.data.tag == tag_of(step[1].slot)))
             m.d.sync += [
-                known_at[way].eq(Mux(same[1][2], at[3][way],
-                                     Mux(same[1][3], at[4][way], hit[way]))),
+                known_at[way].eq(Mux(placed[2], at[3][way],
+                                     Mux(placed[3], at[4][way], hit[way]))),
                 may_take[way].eq(~port.data.valid & ~(peer[1][2] & claims & at[3][way])
                                  & ~(peer[1][3] & kept & at[4][way])),
             ]
-        m.d.comb += count_read.addr.eq(Cat(set_of(step[1].slot), _encoded(hit)))
+        m.d.comb += count_read.addr.eq(Cat(set_of(step[1].slot), index_of(hit)))
         word = Signal(word_layout, reset_less=True)
         expected = [None, None] + [Signal(left_layout, name=f"expected{stage}", reset_less=True)
                                    for stage in (2, 3, 4)]
         m.d.sync += [
-            located.eq(same[1][2] | same[1][3] | hit.any()),
+            located.eq(placed[2] | placed[3] | hit.any()),
             word.eq(word_read.data),
             expected[2].eq(expected_read.data),
         ]
@@ -273,7 +277,7 @@ class Tracker(wiring.Component):
         inherits = same[2][2] | same[2][3]
         m.d.comb += free.eq(may_take & ~Mux(peer[2][1] & claims, at[3], 0))
         m.d.sync += [
-            at[3].eq(Mux(same[2][1], at[3],
+            at[3].eq(Mux(same[2][1] & holds[3], at[3],
                          Mux(located, known_at, Mux(word.counted, 0, free & -free)))),
             fresh[3].eq(Mux(same[2][2], fresh[4],
                             Mux(same[2][3], fresh[5], ~located & ~word.counted))),
@@ -306,18 +310,25 @@ class Tracker(wiring.Component):
         fills = Signal()
         keeps = Signal()
         borrows = Signal()
+
+        def chosen(function):
+            return Mux(after_same, function(left[4]),
+                       Mux(from_way, function(way_left), function(other_left)))
+
         in_way = at[3].any()
         known = expected[3].large | (expected[3].few != 0)
         m.d.comb += [
-            now.eq(Mux(after_same, left[4], Mux(from_way, way_left, other_left))),
+            now.eq(chosen(lambda left: left)),
             was_over.eq(Mux(after_same, over[4], over[3])),
             was_fresh.eq(Mux(after_same, fresh[4], fresh[3])),
             was_epoch.eq(Mux(after_same, epoch[4], epoch[3])),
             claims.eq(count[3] & can_keep & ~was_over),
-            exact.eq(~now.large & (now.few == step[3].bytes)),
-            borrows.eq(now.few < step[3].bytes),
-            # An unknown tile is fresh and lacks nothing, so all is excess.
-            excess.eq(~now.large & borrows),
+            holds[3].eq(claims | ~was_fresh),
+            # Each source is compared beside the choice, and not behind it. An unknown tile is
+            # fresh and lacks nothing, so all is excess.
+            exact.eq(chosen(lambda left: ~left.large & (left.few == step[3].bytes))),
+            excess.eq(chosen(lambda left: ~left.large & _less(left.few, step[3].bytes))),
+            borrows.eq(_less(now.few, step[3].bytes)),
             counts.eq(count[3] & ~was_over & ~excess),
             fills.eq(counts & exact),
             keeps.eq(counts & ~exact),
@@ -327,17 +338,17 @@ class Tracker(wiring.Component):
         for way, write in enumerate(row_writes):
             m.d.comb += [
                 write.addr.eq(set_of(step[3].slot)),
-                write.data.valid.eq(keeps),
+                write.data.valid.eq(~exact & ~clear[3]),
                 write.data.tag.eq(tag_of(step[3].slot)),
                 write.en.eq(at[3][way] & (counts | clear[3])),
             ]
         m.d.comb += [
-            count_write.addr.eq(Cat(set_of(step[3].slot), _encoded(at[3]))),
+            count_write.addr.eq(Cat(set_of(step[3].slot), index_of(at[3]))),
             count_write.data.eq(less),
             count_write.en.eq(counts & in_way),
             word_write.addr.eq(step[3].slot),
-            word_write.data.counted.eq(keeps),
-            word_write.data.epoch.eq(Mux(clear[3], 0, Mux(fills, step[3].epoch, was_epoch))),
+            word_write.data.counted.eq(~exact & ~clear[3]),
+            word_write.data.epoch.eq(Mux(clear[3], 0, Mux(exact, step[3].epoch, was_epoch))),
             word_write.data.left.eq(less),
             word_write.en.eq((counts & (exact | ~in_way)) | clear[3]),
         ]
@@ -358,6 +369,7 @@ class Tracker(wiring.Component):
         m.d.sync += [
             at[4].eq(at[3]),
             kept.eq(keeps),
+            holds[4].eq(holds[3]),
             left[4].eq(Mux(excess, now, less)),
             fresh[4].eq((was_fresh & ~keeps) | fills),
             over[4].eq(was_over | fills),
@@ -435,8 +447,9 @@ class Tracker(wiring.Component):
             ]
 
 
-def _encoded(one_hot):
-    """The number of the bit that is set."""
-    bits = (len(one_hot) - 1).bit_length()
-    return Cat(Cat(bit for number, bit in enumerate(one_hot) if number >> place & 1).any()
-               for place in range(bits))
+def _less(a, b):
+    """``a < b`` in a few LUTs: a carry chain would be slower to enter and leave."""
+    result = Const(0)
+    for mine, other in zip(a, b):
+        result = Mux(mine == other, result, other)
+    return result

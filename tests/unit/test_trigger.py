@@ -164,14 +164,14 @@ def test_latency_and_throughput_are_as_stated():
 
 def test_one_full_tile_a_cycle_for_one_command():
     async def scenario(bench):
-        commands = [Command(5, 0, 100, 1, 7, 64)]
+        commands = [Command(5, 0, 64, 1, 7, 64)]
         await bench.program(commands)
         start = bench.cycle
-        for _tile in range(100):
+        for _tile in range(64):
             await bench.tick(0, 5)
         await bench.drain()
-        assert bench.fired == [commands[0].fire(start + 99)]
-        assert bench.fired_at == [start + 99 + Trigger.latency]
+        assert bench.fired == [commands[0].fire(start + 63)]
+        assert bench.fired_at == [start + 63 + Trigger.latency]
 
     simulate(make_config(), scenario)
 
@@ -211,18 +211,23 @@ def test_tiles_beyond_need_and_need_0_fire_nothing():
     simulate(make_config(), scenario)
 
 
-def test_a_need_of_a_thousand_tiles_is_counted_in_full():
+@pytest.mark.parametrize("need", [1025, 2048])
+def test_a_need_of_as_many_tiles_as_the_table_has_is_counted_in_full(need):
     async def scenario(bench):
-        await bench.program([Command(1, 0, 1025)])
-        for _tile in range(1024):
+        await bench.program([Command(1, 0, need), Command(2, 0, 2049)])
+        for _tile in range(need - 1):
             await bench.tick(0, 1)
-        await bench.drain(4)
+        await bench.drain(6)
         assert bench.fired == []
         await bench.tick(0, 1)
-        await bench.drain(4)
+        await bench.drain(6)
         assert len(bench.fired) == 1
+        for _tile in range(2049):
+            await bench.tick(0, 2)
+        await bench.drain(6)
+        assert len(bench.fired) == 1, "more than there are tiles never comes"
 
-    simulate(make_config(), scenario)
+    simulate(make_config(tiles=2048), scenario)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -252,7 +257,7 @@ def test_clear_forgets_one_plan_beside_the_others(seed):
                 await bench.tick(*count(command), ready=rng.random() < 0.2)
             # Before a clear the plan is disarmed and the pipeline in front of the trigger runs dry.
             bench.arm(1, 0)
-            for _cycle in range(4):
+            for _cycle in range(Trigger.latency + 2):
                 await bench.tick(ready=rng.random() < 0.2)
             rest = iter([command for command in fulls[cut:] if command.plan != 1])
 
@@ -300,7 +305,7 @@ def test_a_clear_waits_for_the_fires_before_and_throws_its_own_away():
             bench.arm(0, life + 1)
             for number in (0, 2, 3, 1):
                 await bench.tick(commands[number].plan, number, ready=0)
-            for _cycle in range(4):
+            for _cycle in range(Trigger.latency + 2):
                 await bench.tick(ready=0)
             assert bench.ctx.get(bench.dut.queued) == 0b11
             bench.start_clear(1, 2, 3)
@@ -336,7 +341,7 @@ def test_a_fire_on_offer_stands_and_the_clear_waits_for_it():
         start = bench.cycle
         for command in commands:
             await bench.tick(command.plan, command.number, ready=0)
-        for _cycle in range(4):
+        for _cycle in range(Trigger.latency + 2):
             await bench.tick(ready=0)
         bench.start_clear(1, 1, 2)
         for _cycle in range(30):
@@ -360,10 +365,12 @@ def test_a_fire_on_offer_stands_and_the_clear_waits_for_it():
 def test_clear_takes_the_stated_cycles():
     async def scenario(bench):
         await bench.program([Command(3, 0, 2)])
-        assert await bench.clear(1, 4, 9) == (6 + 2, 0)
-        assert await bench.clear(1, 5, 5) == (1 + 2, 0)
+        more = Trigger.clear_cycles
+        assert await bench.clear(1, 4, 9) == (6 + more, 0)
+        assert await bench.clear(1, 5, 5) == (1 + more, 0)
         assert await bench.clear(1, 0, 15, any_commands=0) == (2, 0)
-        assert await bench.clear(1, 4, 9, fulls=[(0, 3)] * 20) == (20 + 6 + 1, 0)
+        # The first cycle of a clear needs no gap.
+        assert await bench.clear(1, 4, 9, fulls=[(0, 3)] * 20) == (20 + 6 + more - 1, 0)
         await bench.drain()
         assert len(bench.fired) == 1
 
