@@ -7,13 +7,12 @@ from amaranth.utils import bits_for
 
 from .prefetch_queue import PrefetchQueue
 from .seams import (
-    STAMP_WIDTH, block, block_done, byte_count_width, read_beat, read_burst, remote_beat,
+    PAGE_SHIFT, STAMP_WIDTH, block, block_done, byte_count_width, read_beat, read_burst,
+    remote_beat,
 )
 
 __all__ = ["DmaEngine", "dma_busy", "first_read"]
 
-#: A read burst stays within a page of this many address bits, as AXI demands.
-_PAGE_SHIFT = 12
 #: What a block hands on, unchanged, to each of its packets.
 _IDS = ("op", "dtype", "tracked", "plan", "epoch", "wg", "wf")
 
@@ -61,9 +60,9 @@ class DmaEngine(wiring.Component):
     A beat that was read with an error is sent with no strobe. A block of no rows or no bytes takes
     a place in the queue, and is done in its turn.
 
-    Latency 1 cycle from a block to its first read request, `data_latency` cycles from a data beat to
-    its packet beat, 1 cycle from the block's last packet beat to ``done``. Throughput one burst and
-    one beat a cycle, across rows and blocks, while ``outstanding_reads`` bursts last for the
+    Latency 1 cycle from a block to its first read request, `data_latency` cycles from a data beat
+    to its packet beat, 1 cycle from the block's last packet beat to ``done``. Throughput one burst
+    and one beat a cycle, across rows and blocks, while ``outstanding_reads`` bursts last for the
     memory's latency and `data_latency` cycles.
 
     Parameters
@@ -165,7 +164,7 @@ class DmaEngine(wiring.Component):
         # ``spare`` is kept, which is ``limit`` inverted, since it goes into the carry chain so.
         limit = Signal.like(self.read.p.beats)
         spare = Signal.like(limit)
-        above = Signal(max(_PAGE_SHIFT - shift - len(limit), 1))
+        above = Signal(max(PAGE_SHIFT - shift - len(limit), 1))
         below = Signal.like(limit)
         difference = Signal(len(left) + 2)
         row_done = Signal()
@@ -204,7 +203,7 @@ class DmaEngine(wiring.Component):
 
         def row_starts(source, span):
             """What follows from where a row begins."""
-            room = ~source[shift:_PAGE_SHIFT]
+            room = ~source[shift:PAGE_SHIFT]
             whole = room[len(limit):]
             return [
                 Cat(row_end, carry).eq(source[:shift] + span[:shift]),

@@ -53,8 +53,8 @@ class DmaFrontEnd(wiring.Component):
     are there. The memory has reported the error, and the plan runs into its time-out.
 
     Latency `latency` cycles from ``fire`` to the first block. From the last block's ``block_done``
-    2 cycles to a doorbell or else ``interrupt``, 3 to ``command_done``; from a taken doorbell 1 and 2.
-    Throughput one block a cycle, and one command a cycle; one in 2 cycles with doorbells.
+    2 cycles to a doorbell or else ``interrupt``, 3 to ``command_done``; from a taken doorbell 1 and
+    2. Throughput one block a cycle, and one command a cycle; one in 2 cycles with doorbells.
 
     Parameters
     ----------
@@ -128,9 +128,9 @@ class DmaFrontEnd(wiring.Component):
         Every word is a memory of its own, since software writes one at a time.
         """
         entries = 1 << len(addr)
-        # Entries do not change while they are in use, so it does not matter what a read gives in the
-        # cycle of a write. Without this word synthesis delays the writes, and muxes them in behind
-        # the memory.
+        # Entries do not change while they are in use, so it does not matter what a read gives in
+        # the cycle of a write. Without this word synthesis delays the writes, and muxes them in
+        # behind the memory.
         memory = Memory(shape=width, depth=entries, init=[], attrs={"no_rw_check": 1})
         m.submodules[f"{table.name.lower()}_{word}"] = memory
         write = memory.write_port()
@@ -164,7 +164,6 @@ class DmaFrontEnd(wiring.Component):
         # The first stage's tile is of a command that is held, for it has more tiles or could not
         # move on; or else of one that comes in. So ``fire.ready`` is a register, and no cycle is
         # lost by it. What its tiles have in common waits aside until the last has left the second.
-        m.submodules.commands = commands = StreamQueue(shape=_command(config), depth=2)
         holding = Signal()
         held_slot = Signal(slot_width(config))
         held_count = Signal(count_width)  # tiles that are left
@@ -176,9 +175,12 @@ class DmaFrontEnd(wiring.Component):
         dma = Signal(1 << len(self.fire.p.route))
         table = self.table
         with m.If(table.valid & (table.p.table == Table.ROUTE) & (table.p.word == 0)):
-            m.d.sync += dma.bit_select(table.p.entry[:len(self.fire.p.route)], 1).eq(table.p.data[0])
+            entry = table.p.entry[:len(self.fire.p.route)]
+            m.d.sync += dma.bit_select(entry, 1).eq(table.p.data[0])
 
         moves = Signal()
+        entering = Signal(_command(config))
+        command = Signal(_command(config))  # of the tile in the second stage
         slot_1 = Signal.like(held_slot)
         count_1 = Signal.like(held_count)
         valid_1 = Signal()
@@ -191,13 +193,11 @@ class DmaFrontEnd(wiring.Component):
         advance_3 = Signal()
         m.d.comb += [
             moves.eq(dma.bit_select(self.fire.p.route, 1) & (self.fire.p.count != 0)),
-            commands.i.p.plan.eq(self.fire.p.plan),
-            commands.i.p.epoch.eq(self.plans[self.fire.p.plan].epoch),
-            commands.i.p.route.eq(self.fire.p.route),
-            commands.i.p.moves.eq(moves),
-            commands.i.p.stamp.eq(self.fire.p.stamp),
-            # A place for the command that is held, and one for that of the second stage.
-            commands.i.valid.eq(self.fire.valid & ~holding),
+            entering.plan.eq(self.fire.p.plan),
+            entering.epoch.eq(self.plans[self.fire.p.plan].epoch),
+            entering.route.eq(self.fire.p.route),
+            entering.moves.eq(moves),
+            entering.stamp.eq(self.fire.p.stamp),
             self.fire.ready.eq(~holding),
             valid_1.eq(holding | self.fire.valid),
             slot_1.eq(Mux(holding, held_slot, self.fire.p.first)),
@@ -225,7 +225,8 @@ class DmaFrontEnd(wiring.Component):
             ]
 
         tile = {"addr": slot_1, "en": advance_2}
-        command = commands.o.payload
+        self._keep_command(m, entering, command, put=self.fire.valid & ~holding,
+                           get=advance_3 & valid_2 & last_2)
         route = {"addr": command.route, "en": advance_3}
         after = functools.partial(self._register, m, advance_3)
         shape = self._read_port(m, Table.TILE, 2, **tile)
@@ -239,7 +240,6 @@ class DmaFrontEnd(wiring.Component):
         moves_3 = after("moves", command.moves)
         room = Signal()
         m.d.comb += [
-            commands.o.ready.eq(advance_3 & valid_2 & last_2),
             room.eq(ending.ready | ~last),
             advance_3.eq(~valid_3 | (room & (self.block.ready | ~moves_3))),
             self.block.valid.eq(valid_3 & moves_3 & room),
@@ -273,6 +273,25 @@ class DmaFrontEnd(wiring.Component):
             m.d.sync += valid_3.eq(valid_2)
 
         return valid_3 | valid_2 | holding
+
+    def _keep_command(self, m, entering, command, *, put, get):
+        """Two places: for the command that is held, and for that of the second stage."""
+        m.submodules.commands = memory = Memory(shape=_command(self._config), depth=2, init=[])
+        write = memory.write_port()
+        read = memory.read_port(transparent_for=[write])
+        put_at = Signal()
+        get_at = Signal()
+        m.d.comb += [
+            write.en.eq(put),
+            write.addr.eq(put_at),
+            write.data.eq(entering),
+            read.addr.eq(get_at ^ get),
+            command.eq(read.data),
+        ]
+        m.d.sync += [
+            put_at.eq(put_at ^ put),
+            get_at.eq(get_at ^ get),
+        ]
 
     @staticmethod
     def _register(m, enable, name, value):

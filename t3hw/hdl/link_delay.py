@@ -15,9 +15,9 @@ __all__ = ["LinkDelay", "PulseDelay"]
 class PulseDelay(wiring.Component):
     """Repeat each pulse of ``i`` at ``o``, some cycles later.
 
-    A pulse comes out `shortest` + ``latency`` cycles after it went in; throughput one a cycle. After
-    a change of ``latency`` the pulses under way come out as if it had always been so, those that are
-    overdue one a cycle; none is lost.
+    A pulse comes out `shortest` + ``latency`` cycles after it went in; throughput one a cycle.
+    After a change of ``latency`` the pulses under way come out as if it had always been so, those
+    that are overdue one a cycle; none is lost.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class PulseDelay(wiring.Component):
         m = Module()
 
         # Each cycle's number of all pulses so far is kept. As many have come out by now as had gone
-        # in some cycles ago, or else the next one is due. Numbers are modulo 2 ** width; a difference
-        # never reaches half of that, so that its sign tells which is ahead.
+        # in some cycles ago, or else the next one is due. Numbers are modulo 2 ** width; a
+        # difference never reaches half of that, so that its sign tells which is ahead.
         width = bits_for(self._depth) + 1
         time_width = bits_for(self._max_latency + 1)
         # The oldest place is never read in the cycle in which it is written.
@@ -88,8 +88,9 @@ class PulseDelay(wiring.Component):
             # now - latency - 1, and whether that has been since reset.
             Cat(read.addr, known).eq(now + ~latency),
             read.en.eq(1),
-            ahead.eq(wanted - came),
-            self.o.eq(wanted_known & (ahead != 0) & ~ahead[-1]),
+            # wanted - came - 1
+            ahead.eq(wanted + ~came),
+            self.o.eq(wanted_known & ~ahead[-1]),
         ]
         m.d.sync += [
             now.eq(now + 1),
@@ -122,15 +123,16 @@ class LinkDelay(wiring.Component):
     Members
     -------
     i, o : stream of `link_word`
-        In and out, ``o`` from registers. At most ``link_credits`` words may be anywhere between ``i`` and their credit's
-        coming out at ``credit_o``; with a delay line ``i.ready`` is then always high.
+        In and out, ``o`` from registers. At most ``link_credits`` words may be anywhere between
+        ``i`` and their credit's coming out at ``credit_o``; with a delay line ``i.ready`` is always
+        high.
     credit_i, credit_o : In(1), Out(1)
         Credits, a pulse each. At most ``link_credits`` may be under way.
     latency : In(16)
         Cycles to add, at most ``link_max_latency``; higher bits are ignored.
     """
 
-    #: Cycles from ``i`` to ``o``, and of a credit, where ``latency`` is 0 and there is a delay line.
+    #: Cycles from ``i`` to ``o``, and of a credit, with a delay line whose ``latency`` is 0.
     shortest = PulseDelay.shortest + 1
 
     def __init__(self, *, config):

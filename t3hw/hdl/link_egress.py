@@ -1,7 +1,7 @@
 """Link egress: remote beats of the producer and of the DMA engine become words on the link."""
 
 from amaranth import Array, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .link_delay import LinkDelay
@@ -9,8 +9,18 @@ from .link_header import LINK_MAGIC, header_words, link_header
 from .packet_merge import PacketMerge
 from .packet_queue import PacketQueue
 from .seams import ErrorCause, error_event, link_word, remote_beat
+from .stream_queue import StreamQueue
 
 __all__ = ["LinkEgress"]
+
+#: How long a word takes: cycles, the same less one, whether that is 0 or 1, and 1/65536 of a cycle.
+_rate = data.StructLayout({
+    "none": 1,
+    "one": 1,
+    "interval": 16,
+    "less_one": 16,
+    "fraction": 16,
+})
 
 
 class LinkEgress(wiring.Component):
@@ -18,9 +28,9 @@ class LinkEgress(wiring.Component):
 
     The sources take turns, a packet each. A packet is `header_words` words of `link_header`, and a
     word a beat. A word costs one credit, which the receiver gives back when it takes the word out
-    of its buffer; a beat is accepted when its word has gone. The producer's packets are collected
-    first: a producer that stops in the middle of a burst does not keep the DMA engine from the
-    link.
+    of its buffer. Up to two beats are accepted before their words go. The producer's packets are
+    collected first: a producer that stops in the middle of a burst does not keep the DMA engine
+    from the link.
 
     Throughput one word a cycle. A word may take longer: after a beat the link is free again
     ``interval`` + ``fraction`` / 65536 cycles later, after a header word ``header_interval`` +
@@ -29,9 +39,10 @@ class LinkEgress(wiring.Component):
     link has something to send: so the average is exact, and the n-th word after a pause leaves in
     the first cycle that is not too early, never before.
 
-    Latency to a packet's first word: 2 + ``latency`` cycles from ``dma``, 3 + ``latency`` from the
-    last beat at ``producer``; one less where ``config.link_max_latency`` is 0. A credit counts 2 + ``latency``
-    cycles after its pulse (1 cycle where that is 0).
+    Latency to a packet's first word: 1 cycle from ``dma``, `PacketQueue.latency` more from the last
+    beat at ``producer``, and in both cases `LinkDelay.shortest` + ``latency`` cycles, or 1 where
+    ``config.link_max_latency`` is 0. A credit counts 1 cycle after its pulse, and as many later as
+    the delay line takes. Rates and ``latency`` count from the next cycle on.
 
     Parameters
     ----------
@@ -87,20 +98,22 @@ class LinkEgress(wiring.Component):
         m.submodules.merge = merge = PacketMerge(shape=remote_beat(config))
         wiring.connect(m, collected.o, merge.a)
         wiring.connect(m, wiring.flipped(self.dma), merge.b)
-        beat = merge.o.payload
-        beat_valid = merge.o.valid
+        # The sources see whether there is room here, and nothing of credits and rates.
+        m.submodules.merged = merged = StreamQueue(shape=remote_beat(config), depth=2)
+        wiring.connect(m, merge.o, merged.i)
+        beat = merged.o.payload
+        beat_valid = merged.o.valid
 
         # Header words, then payload.
         words = header_words(config)
         index = Signal(range(words + 1))
-        in_payload = Signal()
+        in_payload = Signal()  # index == words
         header = Signal(link_header(config))
         header_bits = Signal(words * config.data_width)
         word = Signal(link_word(config))
         open_ = Signal()
         gone = Signal()
         m.d.comb += [
-            in_payload.eq(index == words),
             header.magic.eq(LINK_MAGIC),
             *(header[name].eq(beat[name])
               for name in ("op", "dtype", "tracked", "plan", "epoch", "wg", "wf")),
@@ -119,58 +132,95 @@ class LinkEgress(wiring.Component):
                                    for number in range(words))[index]),
                 word.keep.eq(~0),
             ]
-        m.d.comb += merge.o.ready.eq(in_payload & open_ & delay.i.ready)
+        m.d.comb += merged.o.ready.eq(in_payload & open_ & delay.i.ready)
         with m.If(gone):
-            m.d.sync += index.eq(index + 1)
-            with m.If(in_payload):
-                m.d.sync += index.eq(index)
-                with m.If(beat.last):
-                    m.d.sync += index.eq(0)
+            with m.If(~in_payload):
+                m.d.sync += [
+                    index.eq(index + 1),
+                    in_payload.eq(index == words - 1),
+                ]
+            with m.Elif(beat.last):
+                m.d.sync += [
+                    index.eq(0),
+                    in_payload.eq(0),
+                ]
 
         # The gate: a credit and the word's time. ``owed`` is compared where the credits arrive,
-        # before they are delayed, so that one too many never enters the delay line.
+        # before they are delayed, so that one too many never enters the delay line. What decides
+        # is kept beside the counts.
         left = Signal(range(config.link_credits + 1), init=config.link_credits)
+        any_left = Signal(init=1)
         owed = Signal(range(config.link_credits + 1))
+        any_owed = Signal()
         surplus = Signal()
-        pause = Signal(16)
         free = Signal()
+        idle = Signal()
+        beat_rate = self._rate(m, "beat", self.interval, self.fraction)
+        header_rate = self._rate(m, "header", self.header_interval, self.header_fraction)
         m.d.comb += [
-            free.eq(~in_payload & (self.header_interval == 0)),
-            open_.eq((left != 0) & ((pause == 0) | free)),
+            free.eq(~in_payload & header_rate.none),
+            open_.eq(any_left & (idle | free)),
             delay.i.valid.eq(beat_valid & open_),
             delay.i.payload.eq(word),
             gone.eq(delay.i.valid & delay.i.ready),
             delay.latency.eq(self.latency),
-            surplus.eq(self.credit & (owed == 0)),
-            delay.credit_i.eq(self.credit & ~surplus),
+            surplus.eq(self.credit & ~any_owed),
+            delay.credit_i.eq(self.credit & any_owed),
             self.error.payload.cause.eq(ErrorCause.LINK_OVERFLOW),
         ]
         m.d.sync += [
             left.eq(left - gone + delay.credit_o),
+            any_left.eq(delay.credit_o | (left > 1) | ((left == 1) & ~gone)),
             owed.eq(owed + gone - delay.credit_i),
+            any_owed.eq(gone | (owed > 1) | ((owed == 1) & ~delay.credit_i)),
             self.stall.eq(beat_valid & ~gone),
             self.error.valid.eq(surplus),
         ]
-        # A fraction that overflows is a cycle more. From a pause on, the first fraction does, since
-        # nothing leaves in the middle of a cycle.
-        interval = Signal(16)
-        fraction = Signal(16)
+        rate = Signal(_rate)
+        m.d.comb += rate.eq(Mux(in_payload, beat_rate, header_rate))
+        self._pace(m, rate, gone=gone, free=free, idle=idle)
+
+        return m
+
+    @staticmethod
+    def _rate(m, name, interval, fraction):
+        """What `_pace` must know of a word's time, in registers."""
+        rate = Signal(_rate, name=f"{name}_rate")
+        m.d.sync += [
+            rate.none.eq(interval == 0),
+            rate.one.eq(interval == 1),
+            rate.interval.eq(interval),
+            rate.less_one.eq(interval - 1),
+            rate.fraction.eq(fraction),
+        ]
+        return rate
+
+    @staticmethod
+    def _pace(m, rate, *, gone, free, idle):
+        """Say by ``idle`` when the word that has ``gone`` has had its time.
+
+        A fraction that overflows is a cycle more. From a pause on, the first fraction does, since
+        nothing leaves in the middle of a cycle.
+        """
+        pause = Signal(16)
+        waits = Signal()  # pause != 0
         carried = Signal(16, init=0xFFFF)
         total = Signal(17)
         m.d.comb += [
-            interval.eq(Mux(in_payload, self.interval, self.header_interval)),
-            fraction.eq(Mux(in_payload, self.fraction, self.header_fraction)),
-            total.eq(carried + fraction),
+            total.eq(carried + rate.fraction),
+            idle.eq(~waits),
         ]
         with m.If(gone & ~free):
-            with m.If(interval != 0):
+            with m.If(~rate.none):
                 m.d.sync += [
-                    pause.eq(interval - 1 + total[16]),
+                    pause.eq(Mux(total[16], rate.interval, rate.less_one)),
+                    waits.eq(total[16] | ~rate.one),
                     carried.eq(total),
                 ]
-        with m.Elif(pause != 0):
-            m.d.sync += pause.eq(pause - 1)
+        with m.Elif(waits):
+            m.d.sync += [
+                pause.eq(pause - 1),
+                waits.eq(pause != 1),
+            ]
         with m.Elif(~gone):
             m.d.sync += carried.eq(0xFFFF)
-
-        return m

@@ -7,13 +7,29 @@ from amaranth.lib.wiring import In, Out
 from .address_map import AddressMap
 from .link_header import LINK_MAGIC, header_words, link_header
 from .popcount import popcount
+from .prefetch_queue import PrefetchQueue
 from .seams import (
     EPOCH_WIDTH, Dtype, ErrorCause, MemoryOp, Source, Writer, byte_count_width, error_event,
-    link_word, memory_request, next_epoch, plan_views, plan_width, table_write, tile_tag,
+    link_word, memory_request, next_epoch, plan_view, plan_views, plan_width, table_write, tile_tag,
 )
-from .stream_queue import StreamQueue
 
 __all__ = ["LinkIngress"]
+
+
+def _beat(config):
+    """A word of payload, or the end of a packet that has none.
+
+    ``first``: of its packet. ``over``: the packet has more beats than it may. ``wrong``: the header
+    says nothing. ``exists``: the header's plan does.
+    """
+    return data.StructLayout({
+        "header": link_header(config),
+        "word": link_word(config),
+        "first": 1,
+        "over": 1,
+        "wrong": 1,
+        "exists": 1,
+    })
 
 
 class LinkIngress(wiring.Component):
@@ -41,8 +57,8 @@ class LinkIngress(wiring.Component):
     packet is dropped and reported once, of the second kind the beat. A beat without strobes asks
     for nothing.
 
-    Latency 9 cycles from a word at ``rx`` to its request; throughput one word a cycle, header words
-    included.
+    Latency `latency` cycles from a word at ``rx`` to its request; throughput one word a cycle,
+    header words included.
 
     Parameters
     ----------
@@ -67,7 +83,8 @@ class LinkIngress(wiring.Component):
     hold_timeout : In(32)
         Cycles that a packet may wait for its plan; 0: for ever.
     holding : Out(1)
-        A packet waits for its plan; registered.
+        A packet waits for its plan; registered. A plan that is armed or stopped is seen a cycle
+        later here.
     holding_plan : Out
         Which plan that is.
     busy : Out(plans)
@@ -76,6 +93,10 @@ class LinkIngress(wiring.Component):
     events : Out
         ``update_bytes``, ``store_bytes``: bytes that entered the request register, one cycle later.
     """
+
+    #: Cycles from a word at ``rx`` to its request: the buffer, a stage for the packet, and one for
+    #: the beat behind the address map.
+    latency = PrefetchQueue.latency + 1 + AddressMap.latency + 1
 
     def __init__(self, *, config):
         self._config = config
@@ -125,127 +146,138 @@ class LinkIngress(wiring.Component):
     def _parse(self, m, tokens):
         """Cut the link's words into packets; decide what concerns a packet as a whole."""
         config = self._config
-        m.submodules.buffer = buffer = StreamQueue(
+        m.submodules.buffer = buffer = PrefetchQueue(
             shape=link_word(config), depth=config.link_credits)
         wiring.connect(m, wiring.flipped(self.rx), buffer.i)
-        word = buffer.o
+        word = buffer.o.payload
+        header = Signal(link_header(config))  # of the word at the buffer's end
+        beat = Signal(_beat(config))  # the one before it, with its own header
+        beat_valid = Signal()
+        step = Signal()
+        taken = Signal()
+        m.d.comb += [
+            buffer.o.ready.eq(step),
+            taken.eq(buffer.o.valid & step),
+        ]
+        m.d.sync += self.credit.eq(taken)
+        payload = self._cut(m, word, header, taken)
 
-        words = header_words(config)
-        index = Signal(range(max(words, 2)))
-        header_bits = Signal(words * config.data_width)
-        header = data.View(link_header(config), header_bits[:link_header(config).size])
-        left = Signal(range(config.burst_beats + 1))
+        with m.If(step):
+            m.d.sync += [
+                beat_valid.eq(buffer.o.valid & (payload.valid | word.last)),
+                beat.header.eq(header),
+                beat.word.eq(word),
+                beat.first.eq(payload.first | ~payload.valid),
+                beat.over.eq(payload.over),
+                # An end within the header; or a header that is none.
+                beat.wrong.eq(~payload.valid | (header.magic != LINK_MAGIC)
+                              | ((header.op != MemoryOp.STORE) & (header.op != MemoryOp.UPDATE))),
+                beat.exists.eq(header.plan < config.plans),
+            ]
+
+        # The plan's view of the packet, for the beat that will be here in the next cycle.
+        armed = Signal()  # with the packet's epoch
+        early = Signal()  # the packet's epoch is the plan's next
+        for name, packet, chosen in (("come", header, step), ("stay", beat.header, ~step)):
+            view = Signal(plan_view(config), name=f"view_{name}")
+            m.d.comb += view.eq(self.plans[packet.plan])
+            with m.If(chosen):
+                m.d.sync += [
+                    armed.eq(view.armed & (view.epoch == packet.epoch)),
+                    early.eq(packet.epoch == next_epoch(view.epoch)),
+                ]
+
+        dropping = Signal()  # the packet has been refused
+        asks = Signal()  # whether the packet goes on depends on its plan
+        holds = Signal()
         send = Signal()
         fault = Signal()
         cause = Signal(ErrorCause)
+        expired = self._hold(m, holds)
         m.d.comb += [
-            tokens.payload.address.eq(header.beat << config.beat_shift),
-            tokens.payload.strobe.eq(word.payload.keep),
-            tokens.payload.wg.eq(header.wg),
-            tokens.payload.wf.eq(header.wf),
-            tokens.payload.meta.fault.eq(fault),
-            tokens.payload.meta.cause.eq(cause),
-            *(tokens.payload.meta[name].eq(header[name])
+            asks.eq(beat.first & ~beat.wrong & beat.header.tracked & beat.exists),
+            holds.eq(beat_valid & asks & early),
+            send.eq(~(asks & early) | expired),
+            step.eq(~beat_valid | (tokens.ready & send)),
+        ]
+        m.d.sync += self.holding_plan.eq(beat.header.plan)
+        with m.If(~beat.first):
+            m.d.comb += [fault.eq(beat.over), cause.eq(ErrorCause.LINK_FORMAT)]
+        with m.Elif(beat.wrong):
+            m.d.comb += [fault.eq(1), cause.eq(ErrorCause.LINK_FORMAT)]
+        with m.Elif(beat.header.tracked & ~beat.exists):
+            m.d.comb += [fault.eq(1), cause.eq(ErrorCause.REFUSED_PACKET)]
+        with m.Else():
+            m.d.comb += [
+                fault.eq(beat.header.tracked & ~armed),
+                cause.eq(Mux(early, ErrorCause.HOLD_TIMEOUT, ErrorCause.STALE_PACKET)),
+            ]
+        with m.If(beat_valid & step):
+            m.d.sync += dropping.eq((dropping | fault) & ~beat.word.last)
+
+        token = tokens.payload
+        m.d.comb += [
+            tokens.valid.eq(beat_valid & send & ~dropping),
+            token.address.eq(beat.header.beat << config.beat_shift),
+            token.strobe.eq(beat.word.keep),
+            token.wg.eq(beat.header.wg),
+            token.wf.eq(beat.header.wf),
+            token.meta.fault.eq(fault),
+            token.meta.cause.eq(cause),
+            *(token.meta[name].eq(beat.header[name])
               for name in ("op", "dtype", "tracked", "plan", "epoch")),
-            tokens.payload.meta.data.eq(word.payload.data),
-            tokens.payload.meta.strobe.eq(word.payload.keep),
-            tokens.payload.meta.last.eq(word.payload.last),
-            tokens.valid.eq(word.valid & send),
+            token.meta.data.eq(beat.word.data),
+            token.meta.strobe.eq(beat.word.keep),
+            token.meta.last.eq(beat.word.last),
         ]
-        taken = Signal()
-        m.d.comb += taken.eq(word.valid & word.ready)
-        m.d.sync += self.credit.eq(taken)
 
-        # The plan's view of the packet.
-        view = self.plans[header.plan]
-        exists = Signal()
-        current = Signal()
-        early = Signal()
+    def _cut(self, m, word, header, taken):
+        """Keep a packet's header, and its address up to date; say what the word is."""
+        config = self._config
+        words = header_words(config)
+        position = Signal(range(words + 1))
+        header_bits = Signal(words * config.data_width)
+        left = Signal(range(config.burst_beats + 1))
+        payload = Signal(data.StructLayout({"valid": 1, "first": 1, "over": 1}))
         m.d.comb += [
-            exists.eq(header.plan < config.plans),
-            current.eq(view.armed & (view.epoch == header.epoch)),
-            early.eq(header.epoch == next_epoch(view.epoch)),
+            header.eq(header_bits[:header.shape().size]),
+            payload.over.eq(left == 0),
         ]
-        holds = Signal()
-        expired = Signal()
-        waited = Signal(32)
-        m.d.sync += [
-            waited.eq(Mux(holds, waited + 1, 0)),
-            expired.eq(holds & (self.hold_timeout != 0) & (waited + 1 >= self.hold_timeout)),
-            self.holding.eq(holds),
-            self.holding_plan.eq(header.plan),
-        ]
-
-        def next_beat():
-            with m.If(taken):
+        address = data.View(header.shape(), header_bits[:header.shape().size]).beat
+        with m.If(taken):
+            with m.If(~payload.valid):
                 m.d.sync += [
-                    header.beat.eq(header.beat + 1),
+                    header_bits.word_select(position, config.data_width).eq(word.data),
+                    position.eq(position + 1),
+                    payload.valid.eq(position == words - 1),
+                    payload.first.eq(1),
+                    left.eq(config.burst_beats),
+                ]
+            with m.Else():
+                m.d.sync += [
+                    address.eq(address + 1),
+                    payload.first.eq(0),
                     left.eq(left - 1),
                 ]
-                with m.If(word.payload.last):
-                    m.next = "HEADER"
-                with m.Elif(fault):
-                    m.next = "DROP"
-                with m.Else():
-                    m.next = "REST"
-
-        with m.FSM():
-            with m.State("HEADER"):
-                m.d.comb += [
-                    # A packet that ends here. Only then is there a token, but ready must not wait
-                    # for what comes out of a memory.
-                    send.eq(word.payload.last),
-                    fault.eq(1),
-                    cause.eq(ErrorCause.LINK_FORMAT),
-                    word.ready.eq(tokens.ready),
+            with m.If(word.last):
+                m.d.sync += [
+                    position.eq(0),
+                    payload.valid.eq(0),
                 ]
-                with m.If(taken):
-                    m.d.sync += [
-                        header_bits.word_select(index, config.data_width).eq(word.payload.data),
-                        index.eq(index + 1),
-                        left.eq(config.burst_beats),
-                    ]
-                    with m.If(word.payload.last):
-                        m.d.sync += index.eq(0)
-                    with m.Elif(index == words - 1):
-                        m.d.sync += index.eq(0)
-                        m.next = "FIRST"
+        return payload
 
-            with m.State("FIRST"):
-                m.d.comb += [
-                    send.eq(1),
-                    word.ready.eq(send & tokens.ready),
-                ]
-                with m.If((header.magic != LINK_MAGIC)
-                          | ((header.op != MemoryOp.STORE) & (header.op != MemoryOp.UPDATE))):
-                    m.d.comb += [fault.eq(1), cause.eq(ErrorCause.LINK_FORMAT)]
-                with m.Elif(header.tracked & ~exists):
-                    m.d.comb += [fault.eq(1), cause.eq(ErrorCause.REFUSED_PACKET)]
-                with m.Elif(header.tracked & ~current):
-                    m.d.comb += fault.eq(1)
-                    with m.If(early):
-                        m.d.comb += [
-                            holds.eq(word.valid),
-                            send.eq(expired),
-                            cause.eq(ErrorCause.HOLD_TIMEOUT),
-                        ]
-                    with m.Else():
-                        m.d.comb += cause.eq(ErrorCause.STALE_PACKET)
-                next_beat()
-
-            with m.State("REST"):
-                m.d.comb += [
-                    send.eq(1),
-                    word.ready.eq(tokens.ready),
-                    fault.eq(left == 0),
-                    cause.eq(ErrorCause.LINK_FORMAT),
-                ]
-                next_beat()
-
-            with m.State("DROP"):
-                m.d.comb += word.ready.eq(1)
-                with m.If(taken & word.payload.last):
-                    m.next = "HEADER"
+    def _hold(self, m, holds):
+        """Returns whether a packet has waited for its plan as long as it may."""
+        waited = Signal(32)  # with this cycle
+        limited = Signal()
+        expired = Signal()
+        m.d.sync += [
+            waited.eq(Mux(holds, waited + 1, 1)),
+            limited.eq(self.hold_timeout != 0),
+            expired.eq(holds & limited & (waited >= self.hold_timeout)),
+            self.holding.eq(holds),
+        ]
+        return expired
 
     def _decide(self, m, beats):
         """Decide what concerns a beat; ask memory for the good ones."""

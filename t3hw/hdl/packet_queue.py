@@ -1,10 +1,10 @@
 """Packet queue: holds a packet back until all of it is there."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .stream_queue import StreamQueue
+from .prefetch_queue import PrefetchQueue
 
 __all__ = ["PacketQueue"]
 
@@ -12,8 +12,9 @@ __all__ = ["PacketQueue"]
 class PacketQueue(wiring.Component):
     """Queue that shows a packet at ``o`` only when its last beat is in.
 
-    What follows is never held up in the middle of a packet by a source that stops there. Latency 1
-    cycle from a packet's last beat at ``i`` to its first at ``o``; throughput one beat a cycle.
+    What follows is never held up in the middle of a packet by a source that stops there. Latency
+    `latency` cycles from a packet's last beat at ``i`` to its first at ``o``; throughput one beat a
+    cycle.
 
     Parameters
     ----------
@@ -21,7 +22,7 @@ class PacketQueue(wiring.Component):
         Payload, with a field ``last``.
     depth : int
         Beats that the queue holds: at least the longest packet, or that would never leave; twice
-        that for full throughput.
+        that, and 4 at least, for full throughput.
 
     Members
     -------
@@ -33,6 +34,9 @@ class PacketQueue(wiring.Component):
     ValueError
         If ``depth`` is not at least 1.
     """
+
+    #: Cycles from a packet's last beat at ``i`` to its first at ``o``.
+    latency = PrefetchQueue.latency
 
     def __init__(self, *, shape, depth):
         if not isinstance(depth, int) or depth < 1:
@@ -47,20 +51,26 @@ class PacketQueue(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        m.submodules.queue = queue = StreamQueue(shape=self._shape, depth=self._depth)
+        m.submodules.queue = queue = PrefetchQueue(shape=self._shape, depth=self._depth)
+        # Packets whose last beat can be taken as soon as those before it have been, and whether
+        # there are any.
         packets = Signal(range(self._depth + 1))
-        came = Signal()
+        whole = Signal()
+        came = Signal(self.latency - 1)
         went = Signal()
         m.d.comb += [
             queue.i.valid.eq(self.i.valid),
             queue.i.payload.eq(self.i.payload),
             self.i.ready.eq(queue.i.ready),
-            self.o.valid.eq(packets != 0),
+            self.o.valid.eq(whole),
             self.o.payload.eq(queue.o.payload),
             queue.o.ready.eq(self.o.valid & self.o.ready),
-            came.eq(self.i.valid & self.i.ready & self.i.payload.last),
             went.eq(queue.o.ready & self.o.payload.last),
         ]
-        m.d.sync += packets.eq(packets + came - went)
+        m.d.sync += [
+            came.eq(Cat(self.i.valid & self.i.ready & self.i.payload.last, came)),
+            packets.eq(packets + came[-1] - went),
+            whole.eq(came[-1] | (packets > 1) | ((packets == 1) & ~went)),
+        ]
 
         return m

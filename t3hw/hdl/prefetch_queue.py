@@ -1,4 +1,4 @@
-"""Prefetch queue: a deep FIFO whose output comes from registers, for what is slow behind a memory."""
+"""Prefetch queue: a deep FIFO that reads ahead, for nothing is fast behind a large memory."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -11,9 +11,9 @@ __all__ = ["PrefetchQueue"]
 class PrefetchQueue(wiring.Component):
     """Queue of ``depth`` transfers between two streams, with all of ``o`` from registers.
 
-    A block RAM takes most of a cycle to show what was asked for. Here nothing but a register follows
-    it: transfers are read ahead of time, through the memory's own register and that of ``o``. Their
-    places in the memory are free again when they have left ``o``.
+    A block RAM takes most of a cycle to show what was asked for. Here nothing but a register
+    follows it: transfers are read ahead of time, through the memory's own register and that of
+    ``o``. Their places in the memory are free again when they have left ``o``.
 
     Latency `latency` cycles from ``i`` to ``o``; throughput one transfer a cycle.
 

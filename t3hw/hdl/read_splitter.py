@@ -4,7 +4,7 @@ from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .seams import MemoryOp, Source, memory_request, read_burst
+from .seams import PAGE_SHIFT, MemoryOp, Source, memory_request, read_burst
 
 __all__ = ["ReadSplitter"]
 
@@ -25,7 +25,7 @@ class ReadSplitter(wiring.Component):
     Members
     -------
     burst : In(stream of read_burst)
-        What to read.
+        What to read. No burst crosses a page of 2 ** `PAGE_SHIFT` bytes.
     request : Out(stream of memory_request)
         READs of one beat, with tag 0 and of no tile.
 
@@ -51,6 +51,7 @@ class ReadSplitter(wiring.Component):
         shift = self._config.beat_shift
         valid = Signal()
         beat = Signal(self._config.addr_width - shift)
+        in_page = beat[:PAGE_SHIFT - shift]
         left = Signal.like(self.burst.p.beats)
         last = Signal()
         m.d.comb += [
@@ -70,7 +71,7 @@ class ReadSplitter(wiring.Component):
             ]
         with m.Elif(self.request.ready):
             m.d.sync += [
-                beat.eq(beat + 1),
+                in_page.eq(in_page + 1),
                 left.eq(left - 1),
             ]
 

@@ -21,12 +21,14 @@ __all__ = [
     "axi_address", "axi_write_data", "axi_write_response", "axi_read_data", "axil_address",
     "axil_write_data", "axil_write_response", "axil_read_data", "next_epoch", "slot_width",
     "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH",
-    "INTENSITY_ONE", "INTENSITY_WIDTH", "INTENSITY_LEVELS", "NO_COMMAND",
+    "PAGE_SHIFT", "INTENSITY_ONE", "INTENSITY_WIDTH", "INTENSITY_LEVELS", "NO_COMMAND",
 ]
 
 EPOCH_WIDTH = 4
 STAMP_WIDTH = 24
 EXPECTED_WIDTH = 24
+#: A read burst stays within a page of this many address bits, as AXI demands.
+PAGE_SHIFT = 12
 #: Memory intensity of one access in every cycle, and the bits of an intensity.
 INTENSITY_ONE = 256
 INTENSITY_WIDTH = bits_for(INTENSITY_ONE)

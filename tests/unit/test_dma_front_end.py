@@ -447,7 +447,7 @@ class Chain(wiring.Component):
 
 @pytest.mark.parametrize("row_bytes,latency", [(8, 2), (64, 2), (64, 32)])
 def test_commands_of_one_small_block_keep_the_bus_busy(row_bytes, latency):
-    """The first read follows ``fire`` as stated; commands of a single burst follow without a gap."""
+    """The first read comes when it is stated; commands of a single burst follow without a gap."""
     config = CONFIG.replace(outstanding_reads=16, burst_beats=8)
     dut = Chain(config)
     front, engine = dut.front, dut.engine

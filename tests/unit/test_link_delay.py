@@ -92,7 +92,7 @@ def test_no_word_is_lost_whatever_latency_and_back_pressure_do(max_latency, seed
 
 
 def test_a_receiver_that_stops_for_long_gets_its_words_at_once_afterwards():
-    """The stop is longer than the delay line's period: a time that wrapped would hold a word again."""
+    """The stop is longer than the delay line's period: a time that wrapped would hold words."""
     dut = LinkDelay(config=TINY)
     received = []
 

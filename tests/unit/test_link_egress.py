@@ -1,5 +1,6 @@
 """The egress sends every packet whole, in order, fairly, at the rate set, none without credits."""
 
+import collections
 import itertools
 import math
 import random
@@ -16,8 +17,10 @@ from link_packets import (
 from region_agents import monitor, put, wait_for
 from simulation import simulate
 from t3hw.config import NodeConfig
+from t3hw.hdl.link_delay import LinkDelay
 from t3hw.hdl.link_egress import LinkEgress
 from t3hw.hdl.link_header import header_words
+from t3hw.hdl.packet_queue import PacketQueue
 from t3hw.hdl.seams import ErrorCause
 
 TINY = NodeConfig.preset("tiny")
@@ -116,7 +119,8 @@ def test_a_word_every_interval_header_words_too_if_they_have_it(interval, distan
         ctx.set(dut.header_interval, interval)
         ctx.set(dut.tx.ready, 1)
         await put(ctx, dut.dma, beats_of(TINY, packets))
-        await ctx.tick().repeat(10)
+        # The last beats are still inside.
+        await ctx.tick().repeat(10 + 3 * distance)
 
     async def watch(ctx):
         cycle = 0
@@ -223,17 +227,17 @@ def test_no_word_is_early_whenever_settings_change(seed):
 
     async def bench(ctx):
         number = 0
-        settings = (0, 0, 0, 0)
+        # A word is seen one cycle after it has left, and what is set counts one cycle later.
+        settings = collections.deque(2 * [(0, 0, 0, 0)])
         for cycle in range(5000):
-            # A word is seen one cycle after it has left.
-            interval, fraction, header_interval, header_fraction = settings
+            interval, fraction, header_interval, header_fraction = settings.popleft()
             if ctx.get(egress.tx.valid):
                 if number % (header_length(config) + length) >= header_length(config):
                     words.append((cycle, interval + Fraction(fraction, STEPS) if interval else 1))
                 elif header_interval:
                     words.append((cycle, header_interval + Fraction(header_fraction, STEPS)))
                 number += 1
-            settings = tuple(ctx.get(getattr(egress, name)) for name in names)
+            settings.append(tuple(ctx.get(getattr(egress, name)) for name in names))
             await ctx.tick()
             if rng.random() < 0.01:
                 for name, value in zip(names, (
@@ -282,9 +286,9 @@ def test_a_pause_is_not_made_up_for():
 @pytest.mark.parametrize("max_latency, latency", [(0, 0), (1024, 0), (1024, 1), (1024, 1000)])
 def test_latency_as_stated_and_a_word_a_cycle_given_enough_credits(max_latency, latency):
     """Credits for a round trip are enough at any latency."""
-    config = TINY.replace(link_credits=2 * latency + 6, link_max_latency=max_latency)
+    config = TINY.replace(link_credits=2 * latency + 12, link_max_latency=max_latency)
     packets = [random_packet(random.Random(number), config, length=4) for number in range(500)]
-    base = 2 if max_latency else 1
+    base = 1 + (LinkDelay.shortest if max_latency else 1)
     dut = LinkEgress(config=config)
     times = []
 
@@ -316,9 +320,10 @@ def test_latency_from_the_producer_counts_from_its_last_beat():
         ctx.set(dut.tx.ready, 1)
         packet = random_packet(random.Random(0), TINY, length=4)
         await put(ctx, dut.producer, remote_beats(TINY, packet))
-        for cycle in range(1, 4):
+        latency = 1 + PacketQueue.latency + LinkDelay.shortest
+        for cycle in range(1, latency + 1):
             _, _, valid = await ctx.tick().sample(dut.tx.valid)
-            assert valid == (cycle == 3)
+            assert valid == (cycle == latency)
 
     simulate(dut, bench)
 
@@ -404,11 +409,13 @@ def test_stall_tells_of_words_that_wait():
         # No credit is left: the next packet's header waits.
         ctx.set(dut.dma.payload, remote_beats(config, packet)[0])
         ctx.set(dut.dma.valid, 1)
+        await ctx.tick()
+        ctx.set(dut.dma.valid, 0)
         assert await stalls(ctx, 10) == 9
         ctx.set(dut.credit, 1)
-        await ctx.tick().until(dut.dma.ready)
-        ctx.set(dut.dma.valid, 0)
-        await ctx.tick().repeat(3)
+        await ctx.tick().repeat(header_length(config) + 1)
+        ctx.set(dut.credit, 0)
+        await ctx.tick().repeat(2 * LinkDelay.shortest)
         assert await stalls(ctx, 5) == 0
 
     simulate(dut, bench)

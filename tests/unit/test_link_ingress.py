@@ -24,7 +24,7 @@ CONFIGS = {
     "three words of header": NodeConfig(regions=6, data_width=32, addr_width=64, plans=1,
                                         wf_width=0, burst_beats=8, link_credits=5),
 }
-LATENCY = 9
+LATENCY = LinkIngress.latency
 NAMES = {cause.name: cause for cause in ErrorCause}
 
 
@@ -330,8 +330,8 @@ def test_an_early_packet_holds_the_link_until_its_plan_is_armed(before, epoch):
         await ctx.tick().repeat(200)
         assert [request["data"] for request in bench.requests] == [5, 6]
         assert ctx.get(bench.dut.holding) == 1 and ctx.get(bench.dut.holding_plan) == 1
-        # The words before, and the early packet's header.
-        assert bench.credits == 4 + 2
+        # The words before, the early packet's header, and the beat that waits behind the buffer.
+        assert bench.credits == 4 + 2 + 1
         if before.armed:
             # The run before ends.
             set_plans(ctx, bench.dut.plans, [Plan(), Plan(epoch=before.epoch, **tiles)])
@@ -488,8 +488,8 @@ def test_a_full_buffer_refuses_words_and_gives_no_credit():
         ctx.set(bench.dut.rx.valid, 1)
         for _cycle in range(50):
             taken += (await ctx.tick().sample(bench.dut.rx.ready))[2]
-        # Four words of payload wait; the header went on.
-        assert (taken, bench.credits) == (0, 2)
+        # The header went on, a beat waits behind the buffer, and three in it with one more word.
+        assert (taken, bench.credits) == (1, 2 + 1)
 
     bench.run(main)
 

@@ -11,8 +11,10 @@ from link_packets import STORE, Packet, random_payload, remote_beats
 from region_agents import Region, getter, monitor, put, wait_for, write_regions
 from simulation import simulate
 from t3hw.config import NodeConfig
+from t3hw.hdl.link_delay import LinkDelay
 from t3hw.hdl.link_egress import LinkEgress
 from t3hw.hdl.link_ingress import LinkIngress
+from t3hw.hdl.prefetch_queue import PrefetchQueue
 from t3hw.hdl.seams import memory_request, remote_beat, table_write
 
 TINY = NodeConfig.preset("tiny").replace(regions=2)
@@ -101,8 +103,9 @@ def test_every_beat_comes_through(credits, max_latency, latency, interval, pace)
 @pytest.mark.parametrize("missing", [0, 1])
 def test_the_link_is_full_with_credits_for_a_round_trip_and_not_with_one_less(missing):
     latency = 50
-    # To the wire 2 + latency, through the buffer 1, to the credit's pulse 1, back 2 + latency.
-    config = TINY.replace(link_max_latency=64, link_credits=2 * latency + 6 - missing)
+    # Each way through the delay line, through the buffer, to the credit's pulse 1, and 1 to count.
+    round_trip = 2 * (LinkDelay.shortest + latency) + PrefetchQueue.latency + 2
+    config = TINY.replace(link_max_latency=64, link_credits=round_trip - missing)
     dut = Loop(config=config)
     times = []
 
@@ -112,7 +115,7 @@ def test_the_link_is_full_with_credits_for_a_round_trip_and_not_with_one_less(mi
         await write_regions(ctx, dut.table, [Region(base=0, limit=0xFFFF, accept_store=1)])
         payload = [(number, 15) for number in range(4)]
         await put(ctx, dut.dma, remote_beats(config, Packet(address=0, beats=payload)) * 80)
-        await ctx.tick().repeat(latency + 20)
+        await ctx.tick().repeat(round_trip)
 
     async def watch(ctx):
         cycle = 0

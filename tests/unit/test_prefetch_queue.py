@@ -21,12 +21,14 @@ def test_random_traffic_keeps_order(depth, seed):
     received = []
 
     async def bench(ctx):
-        await put(ctx, dut.i, sent, rng=random.Random(f"put {seed}"), pace=rng.choice([0.3, 0.7, 1]))
+        await put(ctx, dut.i, sent, rng=random.Random(f"put {seed}"),
+                  pace=rng.choice([0.3, 0.7, 1]))
         await wait_for(ctx, lambda: len(received) == len(sent), cycles=4000,
                        what=lambda: f"seed {seed}: {len(received)} of {len(sent)} transfers")
 
     simulate(dut, bench, background=[
-        getter(dut.o, received, rng=rng, pace=rng.choice([0.3, 0.7, 1]), convert=lambda payload: payload.number)])
+        getter(dut.o, received, rng=rng, pace=rng.choice([0.3, 0.7, 1]),
+               convert=lambda payload: payload.number)])
     assert received == list(range(300))
 
 
