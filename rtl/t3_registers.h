@@ -11,7 +11,7 @@ extern "C" {
 #include <assert.h>
 
 // Hash of this map; the register MAP_HASH of a matching node reads the same.
-#define T3_MAP_HASH 0xf5d0b4eau
+#define T3_MAP_HASH 0x26de8fdfu
 
 // reg - t3::PRODUCT_ID
 #define T3__PRODUCT_ID__ID_bm 0xffffffff
@@ -51,6 +51,9 @@ extern "C" {
 #define T3__CAP_WIDTHS__MONITORING_bm 0x200000
 #define T3__CAP_WIDTHS__MONITORING_bp 21
 #define T3__CAP_WIDTHS__MONITORING_bw 1
+#define T3__CAP_WIDTHS__ADDRESS_TILES_bm 0x400000
+#define T3__CAP_WIDTHS__ADDRESS_TILES_bp 22
+#define T3__CAP_WIDTHS__ADDRESS_TILES_bw 1
 #define T3__CAP_WIDTHS__WG_WIDTH_bm 0xff000000
 #define T3__CAP_WIDTHS__WG_WIDTH_bp 24
 #define T3__CAP_WIDTHS__WG_WIDTH_bw 8

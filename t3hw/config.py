@@ -80,6 +80,11 @@ class NodeConfig:
         Depth of the link receiver's buffer in words, 4 to 4096.
     link_max_latency : int
         Longest delay, in cycles, that the link can be set to, 0 to 4096. 0 leaves the delay line out.
+    address_tiles : bool
+        Whether a region's tile numbers may come from the address, for producers without ids.
+    pipelined : bool
+        Whether look-ups of addresses are cut into short stages, for a fast clock. Without it they
+        take few registers and 2 cycles, for FPGAs that are small and slow.
     monitoring : bool
         Whether the node counts what happens and measures memory intensity for T3-MCA. A node without
         is much smaller: its counters and MCA registers read as 0.
@@ -118,6 +123,8 @@ class NodeConfig:
     memory_outstanding: int = 64
     link_credits: int = 256
     link_max_latency: int = 1024
+    address_tiles: bool = True
+    pipelined: bool = True
     monitoring: bool = True
 
     def __post_init__(self):
@@ -131,8 +138,9 @@ class NodeConfig:
                 raise ConfigError(f"{name} must be {kind} from {low} to {high}, not {value!r}")
         if self.memory not in ("builtin", "axi", "dram"):
             raise ConfigError(f"memory must be 'builtin', 'axi' or 'dram', not {self.memory!r}")
-        if type(self.monitoring) is not bool:
-            raise ConfigError(f"monitoring must be true or false, not {self.monitoring!r}")
+        for name in ("address_tiles", "pipelined", "monitoring"):
+            if type(getattr(self, name)) is not bool:
+                raise ConfigError(f"{name} must be true or false, not {getattr(self, name)!r}")
         self._check_dram()
         dtypes = self.dtypes
         if not (isinstance(dtypes, (list, tuple)) and dtypes
@@ -291,7 +299,8 @@ PRESETS = {
                    regions=2, routes=1, plans=1, touch_bytes=1 << 10, compute_queue=2,
                    communication_queue=2, outstanding_reads=1, outstanding_writes=2, burst_beats=4,
                    producer_reads=2, memory_bytes=1 << 12, memory_max_latency=0,
-                   memory_outstanding=2, link_credits=8, link_max_latency=0, monitoring=False),
+                   memory_outstanding=2, link_credits=8, link_max_latency=0, address_tiles=False,
+                   pipelined=False, monitoring=False),
         NodeConfig(name="tiny", data_width=32, tracker_sets=1, tracker_ways=2, tiles=64, commands=64,
                    regions=8, routes=2, plans=2, touch_bytes=1 << 14, compute_queue=2,
                    communication_queue=2, outstanding_reads=1, outstanding_writes=2, burst_beats=4,

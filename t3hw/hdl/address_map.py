@@ -2,7 +2,7 @@
 
 import functools
 
-from amaranth import Cat, Module, Mux, Shape, Signal
+from amaranth import Cat, Const, Module, Mux, Shape, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -102,9 +102,9 @@ class AddressMap(wiring.Component):
     A beat matches a region that is enabled and holds all its bytes from the first strobed one to
     the last; of several the one with the lowest number. The tile is that of the first strobed byte.
 
-    Latency `latency` cycles; throughput one beat a cycle. ``i.ready`` is a register: a beat that
-    does not go on at ``o`` stops the stages behind it one cycle later, and one beat has a place
-    aside meanwhile. A beat is compared with the regions when it enters, and its plan is looked at
+    Latency `latency` cycles; throughput one beat a cycle. If ``config.pipelined``, ``i.ready`` is a
+    register: a beat that does not go on at ``o`` stops the stages behind it one cycle later, and one
+    beat has a place aside meanwhile; if not, a beat is in one of two stages. A beat is compared with the regions when it enters, and its plan is looked at
     when it comes to ``o``: a beat that stands there keeps its answer, and a plan that changes
     meanwhile is seen by the beats behind it.
 
@@ -128,12 +128,15 @@ class AddressMap(wiring.Component):
         State of the plans.
     """
 
-    #: Cycles from ``i`` to ``o``: three stages, a place, five stages, and the answer.
+    #: Cycles from ``i`` to ``o``: three stages, a place, five stages, and the answer; 2 in one
+    #: whose configuration is not pipelined.
     latency = 10
 
     def __init__(self, *, config, meta):
         self._config = config
         self._meta = meta
+        if not config.pipelined:
+            self.latency = 2
         super().__init__({
             "i": In(stream.Signature(lookup(config, meta))),
             "o": Out(stream.Signature(looked_up(config, meta))),
@@ -161,20 +164,17 @@ class AddressMap(wiring.Component):
 
         # The stages before the head move while the spare place behind it is free, which a register
         # says; those after it while the answer goes on. A name ends in the number of the stage that
-        # its register belongs to; the head is stage 4.
+        # its register belongs to; the head is stage 4. Not pipelined, there are stage 5 and the
+        # answer only.
+        pipelined = config.pipelined
         move = Signal()
         go = Signal()
-        came = Signal(3)
-        full = Signal(5)
+        full = Signal(5 if pipelined else 1)
         head_full = Signal()
-        spare_full = Signal()
         m.d.comb += [
             move.eq(~self.o.valid | self.o.ready),
-            go.eq(~spare_full),
             self.i.ready.eq(go),
         ]
-        with m.If(go):
-            m.d.sync += came.eq(Cat(self.i.valid, came))
         with m.If(move):
             m.d.sync += [
                 full.eq(Cat(head_full, full)),
@@ -190,25 +190,39 @@ class AddressMap(wiring.Component):
                 value = register
             return value
 
-        front = functools.partial(after, when=go)
-        back = functools.partial(after, when=move)
+        def at_once(value, *, stages=1):
+            return value
+
+        front = functools.partial(after, when=go) if pipelined else at_once
+        fifth = functools.partial(after, when=move)
+        back = functools.partial(after, when=move) if pipelined else at_once
 
         # What does not decide waits in a queue: a place for each stage, and one for the beat that
         # enters meanwhile.
-        m.submodules.waiting = waiting = StreamQueue(
-            shape=data.StructLayout({
-                "beat": beat_bits,
-                "wg": config.wg_width,
-                "wf": max(config.wf_width, 1),
-                "meta": self._meta,
-            }), depth=len(came) + 2 + len(full) + 1)
+        beside = data.StructLayout({
+            "beat": beat_bits,
+            "wg": config.wg_width,
+            "wf": max(config.wf_width, 1),
+            "meta": self._meta,
+        })
         beat = self.i.payload
+        waits = Signal(beside)
+        came_with = Signal(beside)
         m.d.comb += [
-            waiting.i.valid.eq(self.i.valid & go),
-            waiting.i.payload.beat.eq(beat.address[shift:]),
-            *(waiting.i.payload[name].eq(beat[name]) for name in ("wg", "wf", "meta")),
-            waiting.o.ready.eq(move & full[-1]),
+            waits.beat.eq(beat.address[shift:]),
+            *(waits[name].eq(beat[name]) for name in ("wg", "wf", "meta")),
         ]
+        if pipelined:
+            m.submodules.waiting = waiting = StreamQueue(shape=beside, depth=3 + 2 + len(full) + 1)
+            m.d.comb += [
+                waiting.i.valid.eq(self.i.valid & go),
+                waiting.i.payload.eq(waits),
+                waiting.o.ready.eq(move & full[-1]),
+                came_with.eq(waiting.o.payload),
+            ]
+        else:
+            with m.If(move):
+                m.d.sync += came_with.eq(waits)
 
         # Stage 1: the first and the last strobed byte.
         first = Signal(shift)
@@ -244,14 +258,13 @@ class AddressMap(wiring.Component):
             not_at_limit_2 = front(_any_by_parts(~below[shift:-1]))
             across_base_2 = front((first_1 < base[:shift]) & (last_1 >= base[:shift]))
             across_limit_2 = front((first_1 <= limit[:shift]) & (last_1 > limit[:shift]))
-            with m.If(go):
-                m.d.sync += [
-                    inside_3[number].eq(enable & (outside_2 == 0)),
-                    touches_3[number].eq(
-                        enable
-                        & (~outside_2[0] | ~not_at_base_2.any() & across_base_2)
-                        & (~outside_2[1] | ~not_at_limit_2.any() & across_limit_2)),
-                ]
+            m.d.comb += [
+                inside_3[number].eq(front(enable & (outside_2 == 0))),
+                touches_3[number].eq(front(
+                    enable
+                    & (~outside_2[0] | ~not_at_base_2.any() & across_base_2)
+                    & (~outside_2[1] | ~not_at_limit_2.any() & across_limit_2))),
+            ]
         any_3 = front(any_1, stages=2)
 
         # Stage 4, the head: the lowest region. Where the head stands still, the beat behind it
@@ -268,7 +281,6 @@ class AddressMap(wiring.Component):
         })
         entering = Signal(found)
         head = Signal(found)
-        spare = Signal(found)
         for number in reversed(range(config.regions)):
             with m.If(inside_3[number]):
                 m.d.comb += entering.region.eq(number)
@@ -281,59 +293,49 @@ class AddressMap(wiring.Component):
             entering.wg.eq(front(wg_1, stages=2)),
             entering.wf.eq(front(wf_1, stages=2)),
         ]
-        with m.If(go):
-            m.d.sync += spare.eq(entering)
-        with m.If(~head_full | move):
-            m.d.sync += [
-                head.eq(Mux(spare_full, spare, entering)),
-                head_full.eq(spare_full | came[-1]),
-                spare_full.eq(0),
-            ]
-        with m.Elif(came[-1]):
-            m.d.sync += spare_full.eq(1)
+        if pipelined:
+            came = Signal(3)
+            spare = Signal(found)
+            spare_full = Signal()
+            m.d.comb += go.eq(~spare_full)
+            with m.If(go):
+                m.d.sync += [
+                    came.eq(Cat(self.i.valid, came)),
+                    spare.eq(entering),
+                ]
+            with m.If(~head_full | move):
+                m.d.sync += [
+                    head.eq(Mux(spare_full, spare, entering)),
+                    head_full.eq(spare_full | came[-1]),
+                    spare_full.eq(0),
+                ]
+            with m.Elif(came[-1]):
+                m.d.sync += spare_full.eq(1)
+        else:
+            m.d.comb += [go.eq(move), head.eq(entering), head_full.eq(self.i.valid)]
 
         # Stage 5: what the tile needs of the region's entry comes out of the memories.
-        region_5 = back(head.region)
-        beat_5 = back(head.beat)
-        first_5 = back(head.first)
-        wg_5 = back(head.wg)
-        wf_5 = back(head.wf)
+        region_5 = fifth(head.region) if pipelined else head.region
+        beat_5 = fifth(head.beat)
+        first_5 = fifth(head.first)
+        wg_5 = fifth(head.wg)
+        wf_5 = fifth(head.wf)
         field = functools.partial(self._field, m, move=move)
-        mode_5 = field("mode", _CONTROL, _control["mode"], region=head.region)
         wf_shift_5 = field("wf_shift", _CONTROL, _control["wf_shift"], region=head.region)
-        pitch_5 = field("pitch", _GEOMETRY, _geometry["pitch"], region=head.region)
-        rows_5 = field("rows", _GEOMETRY, _geometry["rows"], region=head.region)
-        row_bytes_5 = field("row_bytes", _GEOMETRY, _geometry["row_bytes"], region=head.region)
-        base_5 = field("base", _BASE, data.Field(config.addr_width, 0), region=head.region)
 
-        # Stage 6: sums. In a tile number made from the address, the column is the low
-        # pitch - row_bytes bits of offset >> row_bytes, the row is all above them of that >> rows.
+        # Stage 6: sums. Stage 7: half of a number from the address. Stage 8: the tile's number.
         region_6 = back(region_5)
-        by_address_6 = back(mode_5 == TileIdMode.ADDRESS.value)
-        rows_6 = back(rows_5)
-        row_bytes_6 = back(row_bytes_5)
-        columns_6 = back(Mux(pitch_5 > row_bytes_5, (pitch_5 - row_bytes_5)[:6], 0))
-        offset_6 = back((Cat(first_5, beat_5) - base_5)[:config.addr_width])
+        region_7 = back(region_6)
+        region_8 = back(region_7)
         shifted_wg_6 = back(wg_5 << wf_shift_5)
         wf_6 = back(wf_5)
         wf_fits_6 = back(~(wf_5 >> wf_shift_5).any())
-
-        # Stage 7: first half of the tile number.
-        region_7 = back(region_6)
-        by_address_7 = back(by_address_6)
-        rows_7 = back(rows_6)
-        column_mask_7 = back(_ones(columns_6, config.addr_width))
-        shifted_7 = back(offset_6 >> row_bytes_6)
         user_number_7 = back(shifted_wg_6 + wf_6)
-        wf_fits_7 = back(wf_fits_6)
-
-        # Stage 8: second half.
-        region_8 = back(region_7)
+        by_address_7, address_number_7 = self._by_address(
+            field, back, Cat(first_5, beat_5), region=head.region)
         by_address_8 = back(by_address_7)
-        number_8 = back(Mux(by_address_7,
-                            (shifted_7 >> rows_7) & ~column_mask_7 | shifted_7 & column_mask_7,
-                            user_number_7))
-        wf_fits_8 = back(wf_fits_7)
+        number_8 = back(Mux(by_address_7, address_number_7, user_number_7))
+        wf_fits_8 = back(wf_fits_6, stages=2)
         first_tile_8 = field("first_tile", _FIRST_TILE, data.Field(tile_bits, 0), region=region_7)
 
         # Stage 9: the slot, and the other fields. A number that is too large must not come back as
@@ -350,16 +352,15 @@ class AddressMap(wiring.Component):
                                region=region_8)
 
         # The answer. The plan is looked at now, and not before.
-        came_with = waiting.o.payload
         view = self.plans[control_9.plan[:plan_width(config)]]
         exists = Signal()
         answer = self.o.payload
         m.d.comb += exists.eq(control_9.plan < config.plans)
         with m.If(move):
             m.d.sync += [
-                answer.any.eq(back(head.any, stages=5)),
-                answer.match.eq(back(head.match, stages=5)),
-                answer.straddle.eq(back(head.straddle, stages=5)),
+                answer.any.eq(back(fifth(head.any), stages=4)),
+                answer.match.eq(back(fifth(head.match), stages=4)),
+                answer.straddle.eq(back(fifth(head.straddle), stages=4)),
                 *(answer[name].eq(control_9[name])
                   for name in ("action", "dtype", "tracked", "first_touch", "accept_store",
                                "accept_update", "plan")),
@@ -379,6 +380,31 @@ class AddressMap(wiring.Component):
             ]
 
         return m
+
+    def _by_address(self, field, back, address, *, region):
+        """Whether a tile's number comes from the address, and which it is, between stages 7 and 8.
+
+        The column is the low pitch - row_bytes bits of offset >> row_bytes, the row is all above
+        them of that >> rows.
+        """
+        config = self._config
+        if not config.address_tiles:
+            return Const(0, 1), Const(0, 1)
+        mode_5 = field("mode", _CONTROL, _control["mode"], region=region)
+        pitch_5 = field("pitch", _GEOMETRY, _geometry["pitch"], region=region)
+        rows_5 = field("rows", _GEOMETRY, _geometry["rows"], region=region)
+        row_bytes_5 = field("row_bytes", _GEOMETRY, _geometry["row_bytes"], region=region)
+        base_5 = field("base", _BASE, data.Field(config.addr_width, 0), region=region)
+        by_address_6 = back(mode_5 == TileIdMode.ADDRESS.value)
+        rows_6 = back(rows_5)
+        row_bytes_6 = back(row_bytes_5)
+        columns_6 = back(Mux(pitch_5 > row_bytes_5, (pitch_5 - row_bytes_5)[:6], 0))
+        offset_6 = back((address - base_5)[:config.addr_width])
+        by_address_7 = back(by_address_6)
+        rows_7 = back(rows_6)
+        mask_7 = back(_ones(columns_6, config.addr_width))
+        shifted_7 = back(offset_6 >> row_bytes_6)
+        return by_address_7, (shifted_7 >> rows_7) & ~mask_7 | shifted_7 & mask_7
 
     def _writes(self, word):
         return self._ours & (self._written.word == word)

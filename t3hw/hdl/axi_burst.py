@@ -1,6 +1,6 @@
 """AXI4's address rules, for both directions."""
 
-from amaranth import Mux, Signal
+from amaranth import Cat, Mux, Signal
 
 __all__ = ["FIXED", "WRAP", "burst_is_legal", "next_address"]
 
@@ -20,14 +20,13 @@ def next_address(m, burst, address):
     burst stays within its block of 2, 4, 8 or 16 beats; with a length or a first address that AXI
     does not allow it goes round some addresses of such a block, no more.
     """
-    step = Signal(8)
-    aligned = Signal.like(address)
+    within = Signal(7)
     increased = Signal.like(address)
     block = Signal.like(address)
     m.d.comb += [
-        step.eq(1 << burst.size),
-        aligned.eq(address & ~(step - 1)),
-        increased.eq(aligned + step),
+        # All bits below the size, so that an increment carries over them.
+        within.eq(Cat(burst.size > bit for bit in range(len(within)))),
+        increased.eq((address | within) + 1),
         block.eq(burst.len << burst.size),
     ]
     return Mux(burst.burst == FIXED, address,

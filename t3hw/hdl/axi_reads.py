@@ -91,7 +91,9 @@ class AxiReads(wiring.Component):
 
         # Ask.
         burst = bursts.o.payload
-        number = Signal(8)
+        is_first = Signal(init=1)
+        left = Signal(8)
+        is_last = Signal()
         later = Signal(config.addr_width)
         address = Signal(config.addr_width)
         places = Signal(range(self._beats + 1), init=self._beats)
@@ -99,12 +101,12 @@ class AxiReads(wiring.Component):
         given = Signal()
         request = self.request.payload
         m.d.comb += [
-            address.eq(Mux(number == 0, burst.addr, later)),
+            address.eq(Mux(is_first, burst.addr, later)),
             self.request.valid.eq(bursts.o.valid & (places != 0)),
             request.op.eq(MemoryOp.READ),
             request.source.eq(Source.PRODUCER),
             request.address[config.beat_shift:].eq(address[config.beat_shift:]),
-            request.last.eq(number == burst.len),
+            request.last.eq(Mux(is_first, burst.len == 0, is_last)),
             asked.eq(self.request.valid & self.request.ready),
             bursts.o.ready.eq(asked & request.last),
         ]
@@ -112,14 +114,22 @@ class AxiReads(wiring.Component):
         with m.If(asked):
             m.d.sync += [
                 later.eq(following),
-                number.eq(Mux(request.last, 0, number + 1)),
+                is_first.eq(request.last),
+                left.eq(Mux(is_first, burst.len, left) - 1),
+                is_last.eq(Mux(is_first, burst.len == 1, left == 1)),
             ]
+        # Bytes of a beat: those of its size from its address on.
         size = Signal(byte_count_width(config))
-        m.d.comb += size.eq(
-            Mux(burst.size <= config.beat_shift, 1 << burst.size, config.beat_bytes))
+        offset = Signal(config.beat_shift)
+        counted = Signal()
+        m.d.sync += [
+            size.eq(Mux(burst.size <= config.beat_shift, 1 << burst.size, config.beat_bytes)),
+            offset.eq(address),
+            counted.eq(asked),
+        ]
+        m.d.comb += self.bytes.eq(Mux(counted, size - (offset & (size - 1)), 0))
         m.d.sync += [
             places.eq(places - asked + given),
-            self.bytes.eq(Mux(asked, size - (address & (size - 1)), 0)),
             self.stall.eq(bursts.o.valid & ~asked),
         ]
 

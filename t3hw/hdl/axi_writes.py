@@ -58,7 +58,7 @@ class AxiWrites(wiring.Component):
     order, each when all its beats are settled: refused, dropped, committed to memory, or accepted
     by the link. Up to ``outstanding_writes`` are under way.
 
-    Latency 0 cycles from ``w`` to ``beat``, 1 from ``aw``, 2 from the last settlement to ``b``;
+    Latency 0 cycles from ``w`` to ``beat``, 1 from ``aw``, 4 from the last settlement to ``b``;
     throughput one beat a cycle, without a pause between bursts, and one burst a cycle.
 
     Parameters
@@ -124,15 +124,17 @@ class AxiWrites(wiring.Component):
 
         # Beats.
         burst = bursts.o.payload.address
-        number = Signal(8)
+        is_first = Signal(init=1)
+        left = Signal(8)
+        is_last = Signal()
         later = Signal(config.addr_width)
         address = Signal(config.addr_width)
         last = Signal()
         taken = Signal()
         beat = self.beat.payload
         m.d.comb += [
-            address.eq(Mux(number == 0, burst.addr, later)),
-            last.eq(number == burst.len),
+            address.eq(Mux(is_first, burst.addr, later)),
+            last.eq(Mux(is_first, burst.len == 0, is_last)),
             self.beat.valid.eq(bursts.o.valid & self.w.valid),
             self.w.ready.eq(bursts.o.valid & self.beat.ready),
             taken.eq(self.beat.valid & self.beat.ready),
@@ -151,34 +153,54 @@ class AxiWrites(wiring.Component):
         with m.If(taken):
             m.d.sync += [
                 later.eq(following),
-                number.eq(Mux(last, 0, number + 1)),
+                is_first.eq(last),
+                left.eq(Mux(is_first, burst.len, left) - 1),
+                is_last.eq(Mux(is_first, burst.len == 1, left == 1)),
             ]
 
         # The books: for each tag the beats that are not settled, whether all have been routed,
-        # errors.
-        committed = self.commit.valid & (self.commit.payload.source == Source.PRODUCER)
+        # errors; a cycle after all that is told, for speed.
+        committed = Signal()
+        commit_tag = Signal(_tag_width(config))
+        commit_error = Signal()
+        routed_valid = Signal()
+        told = Signal(routed(config))
+        accepted_valid = Signal()
+        accepted_tag = Signal(_tag_width(config))
+        m.d.sync += [
+            committed.eq(self.commit.valid & (self.commit.payload.source == Source.PRODUCER)),
+            commit_tag.eq(self.commit.payload.tag),
+            commit_error.eq(self.commit.payload.error),
+            routed_valid.eq(self.routed.valid),
+            told.eq(self.routed.payload),
+            accepted_valid.eq(self.accepted.valid),
+            accepted_tag.eq(self.accepted.payload),
+        ]
         ids, errors, settled = [], [], []
         for tag in range(outstanding):
             pending = Signal(range(257), name=f"pending_{tag}")
             complete = Signal(name=f"complete_{tag}")
             error = Signal(name=f"error_{tag}")
             id_ = Signal(config.id_width, name=f"id_{tag}")
-            comes = self.routed.valid & (self.routed.payload.tag == tag)
-            commits = committed & (self.commit.payload.tag == tag)
-            accepts = self.accepted.valid & (self.accepted.payload == tag)
-            m.d.sync += pending.eq(
-                pending + (comes & self.routed.payload.pending) - commits - accepts)
-            with m.If(comes & self.routed.payload.last):
+            is_settled = Signal(name=f"settled_{tag}")
+            comes = routed_valid & (told.tag == tag)
+            commits = committed & (commit_tag == tag)
+            accepts = accepted_valid & (accepted_tag == tag)
+            m.d.sync += [
+                pending.eq(pending + ((comes & told.pending) - (commits + accepts))),
+                is_settled.eq(complete & (pending == 0)),
+            ]
+            with m.If(comes & told.last):
                 m.d.sync += complete.eq(1)
-            with m.If(comes & self.routed.payload.refused | commits & self.commit.payload.error):
+            with m.If(comes & told.refused | commits & commit_error):
                 m.d.sync += error.eq(1)
             with m.If(ended & (oldest == tag)):
-                m.d.sync += [complete.eq(0), error.eq(0)]
+                m.d.sync += [complete.eq(0), is_settled.eq(0), error.eq(0)]
             with m.If(begun & (newest == tag)):
                 m.d.sync += id_.eq(self.aw.payload.id)
             ids.append(id_)
             errors.append(error)
-            settled.append(complete & (pending == 0))
+            settled.append(is_settled)
 
         # The answer.
         m.d.comb += ended.eq(Array(settled)[oldest] & (~self.b.valid | self.b.ready))

@@ -230,8 +230,8 @@ class Counters(wiring.Component):
         shadow_write = shadow.write_port()
         shadow_read = shadow.read_port()
 
-        # A stage for each step: the memory's word and the part come; the part is decoded; it is
-        # what the round adds; it is added; the sum is written.
+        # A stage for each step: the memory is asked; its word goes to a register, and the part is
+        # decoded; what the round adds; the sum; it is written.
         stage = data.StructLayout({"valid": 1, "index": range(count), "keep": 1, "single": 1,
                                    "round": purpose})
         stages = [Signal(stage, name=f"stage_{number}") for number in range(5)]
@@ -246,7 +246,7 @@ class Counters(wiring.Component):
         ]
         for earlier, later in zip(stages, stages[1:]):
             m.d.sync += later.eq(earlier)
-        arrives, decoded, counted, writing = stages[1:]
+        decoded, writing = stages[2], stages[4]
         before = Signal(single.width)
         place_2 = Signal(single.width)
         place_3 = Signal(single.width)
@@ -264,16 +264,13 @@ class Counters(wiring.Component):
             before.eq(totals_read.data.place),
             place_2.eq(single.number(place)),
             number_2.eq(number),
-            total_3.eq(total_2),
+            total_3.eq(Mux(decoded.keep, total_2, 0)),
             place_3.eq(place_2),
-            increment.eq(Mux(decoded.single, single.distance(before, place_2), number_2)),
+            increment.eq(Mux(decoded.single, single.distance(
+                Mux(decoded.round.zeroing, 0, before), place_2), number_2)),
             total.eq(total_3 + increment),
             place_4.eq(place_3),
         ]
-        with m.If(~arrives.keep):
-            m.d.sync += total_2.eq(0)
-        with m.If(arrives.round.zeroing):
-            m.d.sync += before.eq(0)
         m.d.comb += [
             totals_write.addr.eq(writing.index),
             totals_write.data.total.eq(total),

@@ -58,8 +58,7 @@ class ProducerPort(wiring.Component):
     Loads are not looked up; they share ``compute`` with the stores, turn by turn, and do not wait
     for the link. Bursts as in `AxiWrites` and `AxiReads`.
 
-    Latency from ``w`` to ``compute`` `AddressMap.latency` + 1 cycles, to ``remote`` one more, if
-    nothing waits (a beat that is not its burst's last waits for the next: see `RemotePackets`);
+    Latency from ``w`` to ``compute`` `latency` cycles, to ``remote`` one more, if nothing waits (a beat that is not its burst's last waits for the next: see `RemotePackets`);
     from ``ar`` to ``compute`` 2. Throughput one beat a cycle, on ``compute`` for loads and stores
     together.
 
@@ -96,6 +95,14 @@ class ProducerPort(wiring.Component):
     def __init__(self, *, config):
         self._config = config
         self._reads = AxiReads(config=config, beats=config.producer_reads)
+        self._address_map = AddressMap(config=config, meta=data.StructLayout({
+            "data": config.data_width,
+            "strobe": config.beat_bytes,
+            **{name: write_beat(config)[name].shape
+               for name in ("tag", "last", "narrow", "illegal")},
+        }))
+        #: Cycles from ``w`` to ``compute``.
+        self.latency = self._address_map.latency + (2 if config.pipelined else 1)
         super().__init__({
             "aw": In(stream.Signature(axi_address(config, config.id_width))),
             "w": In(stream.Signature(axi_write_data(config))),
@@ -117,15 +124,9 @@ class ProducerPort(wiring.Component):
         m = Module()
 
         config = self._config
-        meta = data.StructLayout({
-            "data": config.data_width,
-            "strobe": config.beat_bytes,
-            **{name: write_beat(config)[name].shape
-               for name in ("tag", "last", "narrow", "illegal")},
-        })
         m.submodules.writes = writes = AxiWrites(config=config)
         m.submodules.reads = reads = self._reads
-        m.submodules.address_map = address_map = AddressMap(config=config, meta=meta)
+        m.submodules.address_map = address_map = self._address_map
         m.submodules.packets = packets = RemotePackets(config=config)
         m.submodules.arbiter = arbiter = Arbiter(shape=memory_request(config), requesters=2)
         for port, channel in ((self.aw, writes.aw), (self.w, writes.w), (self.b, writes.b),
@@ -144,89 +145,107 @@ class ProducerPort(wiring.Component):
             writes.beat.ready.eq(address_map.i.ready),
             *(address_map.i.payload[name].eq(written[name])
               for name in ("address", "strobe", "wg", "wf")),
-            *(address_map.i.payload.meta[name].eq(written[name]) for name in meta.members),
+            *(address_map.i.payload.meta[name].eq(written[name])
+              for name in ("data", "strobe", "tag", "last", "narrow", "illegal")),
         ]
 
         # Decide.
         beat = address_map.o.payload
-        store = beat.meta
-        refused = Signal()
-        remote = Signal()
-        local = Signal()
-        cause = Signal(ErrorCause)
-        taken = Signal()
-        m.d.comb += cause.eq(ErrorCause.REFUSED_STORE)
+        verdict = data.StructLayout({
+            "refused": 1, "remote": 1, "local": 1, "tracked": 1, "update": 1, "cause": ErrorCause})
+        now = Signal(verdict)
+        m.d.comb += [
+            now.cause.eq(ErrorCause.REFUSED_STORE),
+            now.tracked.eq(beat.match & beat.tracked),
+            now.update.eq(beat.match & ((beat.action == RegionAction.LOCAL_UPDATE)
+                                        | (beat.action == RegionAction.REMOTE_UPDATE))),
+        ]
         goes_away = beat.match & ((beat.action == RegionAction.REMOTE_STORE)
                                   | (beat.action == RegionAction.REMOTE_UPDATE))
-        with m.If(store.illegal):
-            m.d.comb += refused.eq(1)
+        with m.If(beat.meta.illegal):
+            m.d.comb += now.refused.eq(1)
         with m.Elif(beat.any):
             with m.If(beat.straddle | beat.match & beat.tracked & ~beat.armed):
-                m.d.comb += refused.eq(1)
+                m.d.comb += now.refused.eq(1)
             # A tile that goes away has a slot at the receiver only, who checks it.
             with m.Elif(beat.match & beat.tracked & ~Mux(goes_away, beat.wg_fits, beat.tile_known)):
-                m.d.comb += [refused.eq(1), cause.eq(ErrorCause.UNKNOWN_TILE)]
+                m.d.comb += [now.refused.eq(1), now.cause.eq(ErrorCause.UNKNOWN_TILE)]
             with m.Elif(goes_away):
-                m.d.comb += remote.eq(1)
+                m.d.comb += now.remote.eq(1)
             with m.Else():
-                m.d.comb += local.eq(1)
+                m.d.comb += now.local.eq(1)
+
+        # What was decided, in a register if the clock is to be fast.
+        decided = Signal.like(beat)
+        was = Signal(verdict)
+        valid = Signal()
+        taken = Signal()
+        local_now = address_map.o.valid & now.local & now.tracked
+        if config.pipelined:
+            m.d.comb += address_map.o.ready.eq(~valid | taken)
+            with m.If(address_map.o.ready):
+                m.d.sync += [valid.eq(address_map.o.valid), decided.eq(beat), was.eq(now)]
+        else:
+            m.d.comb += [
+                address_map.o.ready.eq(taken),
+                valid.eq(address_map.o.valid),
+                decided.eq(beat),
+                was.eq(now),
+            ]
 
         # Pass on.
-        tracked = Signal()
+        store = decided.meta
         op = Signal(MemoryOp)
         tile = Signal(tile_tag(config))
         request = arbiter.i[0].payload
         out = packets.i.payload
         m.d.comb += [
-            tracked.eq(beat.match & beat.tracked),
-            tile.tracked.eq(tracked),
-            *(tile[name].eq(beat[name]) for name in ("plan", "slot", "wg", "wf")),
-            op.eq(Mux(beat.match & ((beat.action == RegionAction.LOCAL_UPDATE)
-                                    | (beat.action == RegionAction.REMOTE_UPDATE)),
-                      MemoryOp.UPDATE, MemoryOp.STORE)),
+            tile.tracked.eq(was.tracked),
+            *(tile[name].eq(decided[name]) for name in ("plan", "slot", "wg", "wf")),
+            op.eq(Mux(was.update, MemoryOp.UPDATE, MemoryOp.STORE)),
             arbiter.policy.eq(Policy.ROUND_ROBIN),
-            arbiter.i[0].valid.eq(address_map.o.valid & local),
+            arbiter.i[0].valid.eq(valid & was.local),
             request.op.eq(op),
-            request.dtype.eq(beat.dtype),
+            request.dtype.eq(decided.dtype),
             request.source.eq(Source.PRODUCER),
             request.tag.eq(store.tag),
             request.last.eq(store.last),
-            request.address.eq(beat.address),
+            request.address.eq(decided.address),
             request.data.eq(store.data),
             request.strobe.eq(store.strobe),
-            request.touch.enable.eq(tracked & beat.first_touch & (op == MemoryOp.UPDATE)),
-            request.touch.parity.eq(beat.epoch[0]),
+            request.touch.enable.eq(was.tracked & decided.first_touch & was.update),
+            request.touch.parity.eq(decided.epoch[0]),
             request.touch.writer.eq(Writer.LOCAL),
-            request.touch.index.eq(beat.touch_index),
+            request.touch.index.eq(decided.touch_index),
             request.tile.eq(tile),
-            packets.i.valid.eq(address_map.o.valid & remote),
-            packets.flush.eq(address_map.o.valid & ~remote),
+            packets.i.valid.eq(valid & was.remote),
+            packets.flush.eq(valid & ~was.remote),
             out.beat.op.eq(op),
-            out.beat.tracked.eq(tracked),
-            *(out.beat[name].eq(beat[name]) for name in ("dtype", "plan", "epoch", "wg", "wf")),
-            out.beat.address.eq(beat.destination),
+            out.beat.tracked.eq(was.tracked),
+            *(out.beat[name].eq(decided[name]) for name in ("dtype", "plan", "epoch", "wg", "wf")),
+            out.beat.address.eq(decided.destination),
             out.beat.data.eq(store.data),
             out.beat.strobe.eq(store.strobe),
             out.beat.last.eq(store.last),
             out.alone.eq(store.narrow),
             out.tag.eq(store.tag),
-            address_map.o.ready.eq(Mux(remote, packets.i.ready, ~local | arbiter.i[0].ready)),
-            taken.eq(address_map.o.valid & address_map.o.ready),
+            taken.eq(valid & Mux(was.remote, packets.i.ready,
+                                 ~was.local | arbiter.i[0].ready)),
             writes.routed.valid.eq(taken),
             writes.routed.payload.tag.eq(store.tag),
             writes.routed.payload.last.eq(store.last),
-            writes.routed.payload.pending.eq(local | remote),
-            writes.routed.payload.refused.eq(refused),
+            writes.routed.payload.pending.eq(was.local | was.remote),
+            writes.routed.payload.refused.eq(was.refused),
         ]
 
         # Tell.
         m.d.sync += [
-            self.error.valid.eq(taken & refused),
-            self.error.payload.cause.eq(cause),
-            self.error.payload.address.eq(beat.address),
+            self.error.valid.eq(taken & was.refused),
+            self.error.payload.cause.eq(was.cause),
+            self.error.payload.address.eq(decided.address),
             self.error.payload.tile.eq(tile),
             self.events.write_bytes.eq(
-                Mux(taken & local, popcount(store.strobe), 0)),
+                Mux(taken & was.local, popcount(store.strobe), 0)),
             self.events.remote_bytes.eq(
                 Mux(packets.accepted.valid, popcount(self.remote.payload.strobe), 0)),
             self.events.write_stall.eq(self.w.valid & ~self.w.ready),
@@ -238,7 +257,8 @@ class ProducerPort(wiring.Component):
         waiting = self.compute.payload.tile
         for plan in range(config.plans):
             m.d.comb += self.busy[plan].eq(
-                address_map.o.valid & local & tracked & (beat.plan == plan)
+                local_now & (beat.plan == plan)
+                | valid & was.local & was.tracked & (decided.plan == plan)
                 | self.compute.valid & waiting.tracked & (waiting.plan == plan))
 
         return m

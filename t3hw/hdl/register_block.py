@@ -48,7 +48,7 @@ class RegisterBlock(wiring.Component):
 
     Latency from the later of AW and W to B 4 cycles; to a table 5, and a command to a plan
     ``plans`` + 4 more; a snapshot or clear of the counters 4 and what `Counters` needs. From AR to
-    R 4 cycles; a tile's state 1 more and what the tracker needs. From an event to ``irq`` 2 cycles,
+    R 4 cycles, of a counter 5; a tile's state 1 more and what the tracker needs. From an event to ``irq`` 2 cycles,
     from an error 3. Throughput: one write in 5 cycles, to a table in 6, one read in 5.
 
     Parameters
@@ -339,6 +339,8 @@ class RegisterBlock(wiring.Component):
         is_plain = Signal()
         is_counter = Signal()
         is_state = Signal()
+        counted = Signal.like(counters.value)
+        m.d.sync += counted.eq(counters.value)
 
         # Words by address; the assertions say that each readable field of the map has a source.
         counter_words = {}
@@ -414,15 +416,17 @@ class RegisterBlock(wiring.Component):
                 ]
                 m.next = "RESPOND"
                 with m.If(is_counter):
-                    m.d.sync += [
-                        self.r.p.data.eq(counters.value.word_select(high_half, WORD_WIDTH)),
-                        self.r.p.resp.eq(Response.OKAY),
-                    ]
-                    with m.If(~counters.ready):
-                        m.next = "FIND"
+                    m.next = "COUNTER"
                 with m.If(is_state):
                     m.d.comb += self.state_start.eq(1)
                     m.next = "STATE"
+            with m.State("COUNTER"):
+                m.d.sync += [
+                    self.r.p.data.eq(counted.word_select(high_half, WORD_WIDTH)),
+                    self.r.p.resp.eq(Response.OKAY),
+                ]
+                with m.If(counters.ready):
+                    m.next = "RESPOND"
             with m.State("STATE"):
                 m.d.sync += [self.r.p.data.eq(self.state), self.r.p.resp.eq(Response.OKAY)]
                 with m.If(self.state_done):

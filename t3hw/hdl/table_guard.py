@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-from amaranth import Array, Cat, Module, Mux, Signal
+from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
@@ -11,7 +12,7 @@ from ..config import checked_config
 from ..registers import NO_COMMAND, TABLES, field_limits, table_sizes
 from .seams import Table, plan_status, table_write
 
-__all__ = ["TableGuard"]
+__all__ = ["SETTLE_CYCLES", "TableGuard"]
 
 WORD_WIDTH = 32
 
@@ -25,17 +26,6 @@ class _Range(NamedTuple):
     first_key: str
     count_key: str
     size: int
-
-    def layout(self):
-        return data.StructLayout({"first": bits_for(self.size - 1), "count": bits_for(self.size)})
-
-    def fits(self, own):
-        return own.first + own.count <= self.size
-
-    def overlap(self, own, other):
-        return ((own.count != 0) & (other.count != 0)
-                & (own.first < other.first + other.count)
-                & (other.first < own.first + own.count))
 
 
 class TableGuard(wiring.Component):
@@ -53,10 +43,11 @@ class TableGuard(wiring.Component):
       another busy plan.
 
     The guard keeps its own copy of the words that say what belongs to a plan. Its copies are empty
-    after reset, when no plan is busy.
+    after reset, when no plan is busy. They are in memories, and looked at one a cycle (a *walk*).
 
-    Latency 2 cycles from ``i.valid`` to ``i.ready``, and 1 more to ``table``; a command to a plan
-    takes ``plans`` + 4 cycles more. Throughput one write in 3 cycles.
+    Latency 2 cycles from ``i.valid`` to ``i.ready``, and 1 more to ``table``. A tile or a command
+    takes `walk_cycles` (1) more while a plan is busy, and a command to a plan `walk_cycles` (3) and
+    `SETTLE_CYCLES` more. Throughput one write in 3 cycles, or as many more.
 
     Parameters
     ----------
@@ -88,6 +79,11 @@ class TableGuard(wiring.Component):
             "table": Out(stream.Signature(table_write(config), always_ready=True)),
             "status": In(plan_status(config)),
         })
+
+    def walk_cycles(self, kinds):
+        """Cycles to look at all plans' ranges of so many kinds: one for each and for their own, and
+        three until the last is judged."""
+        return kinds * (self._config.plans + 1) + 3
 
     def _is(self, table):
         return self.i.p.table == Table[table]
@@ -147,88 +143,74 @@ class TableGuard(wiring.Component):
         def is_busy(plan):
             return busy.bit_select(plan, 1)
 
-        # What plans own.
-        owned = [Signal(data.StructLayout({name: kind.layout()
-                                           for name, kind in self._ranges.items()}),
-                        name=f"owned_{plan}") for plan in range(plans)]
-        own = Signal.like(owned[0])
-        other = Signal.like(owned[0])
-        other_number = Signal(range(plans + 1))
-        other_counts = Signal()
-        m.d.sync += [
-            own.eq(Array(owned)[entry]),
-            other.eq(Array(owned)[other_number]),
-            other_counts.eq(is_busy(other_number) & (other_number != entry)),
-        ]
-        clash = Signal()
-        m.d.comb += clash.eq(Cat(
-            ~kind.fits(own[name]) | other_counts & kind.overlap(own[name], other[name])
-            for name, kind in self._ranges.items()).any())
-
-        # Entries in the ranges of busy plans. The distance is known in the second cycle.
-        inside = Signal(plans)
-        for plan, ranges in enumerate(owned):
-            distance = Signal(range(-2 ** 16, 2 ** 16), name=f"distance_{plan}")
-            count = Signal(max(len(ranges.tiles.count), len(ranges.commands.count)),
-                           name=f"count_{plan}")
-            m.d.sync += [
-                distance.eq(entry - Mux(self._is("TILE"), ranges.tiles.first,
-                                        ranges.commands.first)),
-                count.eq(Mux(self._is("TILE"), ranges.tiles.count, ranges.commands.count)),
-            ]
-            m.d.comb += inside[plan].eq((distance >= 0) & (distance < count))
+        command = Signal()
+        arm = self._field("PLAN", "arm")
+        clear = self._field("PLAN", "clear")
+        walk = Signal()
+        act = Signal()
+        m.d.comb += command.eq(self._at("PLAN", "arm"))
+        clash = self._walk(m, is_busy, command=command, walk=walk, act=act)
 
         # Entries that name their plan. A region that counts for no tile does not belong to one.
         in_use = {
             "REGION": self._field("REGION", "enable") & self._field("REGION", "tracked"),
             "ROUTE": 1,
         }
-        owner_layout = data.StructLayout({"used": 1, "plan": range(numbers)})
-        owners = {name: Array(Signal(owner_layout, name=f"owner_of_{name.lower()}_{index}")
-                              for index in range(table_sizes(self._config)[name]))
-                  for name in in_use}
-
-        command = Signal()
-        arm = self._field("PLAN", "arm")
-        clear = self._field("PLAN", "clear")
-        m.d.comb += command.eq(self._at("PLAN", "arm"))
-
         refusals = [*self._unknown(), *self._beyond()]
         refusals += [
             command & arm & clear,
             command & arm & is_busy(entry[:3]),
             command & clear & clearing.bit_select(entry[:3], 1),
             self._is("PLAN") & ~command & is_busy(entry[:3]),
-            (self._is("TILE") | self._is("COMMAND")) & (inside & busy[:plans]).any(),
         ]
+        owner_is_busy = 0
         for name, used in in_use.items():
-            now = Signal(owner_layout, name=f"owner_of_{name.lower()}")
-            m.d.sync += now.eq(owners[name][entry])
-            refusals += [
-                self._is(name) & now.used & is_busy(now.plan),
-                self._at(name, "plan") & used & is_busy(self._field(name, "plan")),
+            depth = table_sizes(self._config)[name]
+            is_used = Signal(depth, name=f"used_{name.lower()}")
+            was_used = Signal(name=f"was_used_{name.lower()}")
+            m.submodules[f"owners_{name.lower()}"] = owners = Memory(
+                shape=range(numbers), depth=max(depth, 2), init=[])
+            read = owners.read_port()
+            write = owners.write_port()
+            m.d.comb += [
+                read.addr.eq(entry),
+                write.addr.eq(entry),
+                write.data.eq(self._field(name, "plan")),
+                write.en.eq(act & self._at(name, "plan")),
             ]
+            m.d.sync += was_used.eq(self._is(name) & is_used.bit_select(entry[:bits_for(depth - 1)],
+                                                                        1))
+            with m.If(write.en):
+                m.d.sync += is_used.bit_select(entry[:bits_for(depth - 1)], 1).eq(used)
+            owner_is_busy |= was_used & is_busy(read.data)
+            refusals.append(self._at(name, "plan") & used & is_busy(self._field(name, "plan")))
+
+        # What is known of the write, in the cycle after it has come.
+        refusal = Signal(len(refusals))
+        m.d.sync += refusal.eq(Cat(refusals))
 
         settle = Signal(range(SETTLE_CYCLES + 1))
-        act = Signal()
+        left = Signal(range(self.walk_cycles(len(self._ranges)) + 1))
         with m.FSM():
             with m.State("LOOK"):
-                m.d.sync += other_number.eq(0)
                 with m.If(self.i.valid):
                     m.next = "JUDGE"
             with m.State("JUDGE"):
-                m.d.sync += self.refused.eq(Cat(refusals).any())
+                m.d.sync += [
+                    self.refused.eq(refusal.any() | owner_is_busy),
+                    left.eq(Mux(command, self.walk_cycles(len(self._ranges)),
+                                self.walk_cycles(1)) - 1),
+                ]
                 m.next = "ACT"
-                with m.If(command & (arm | clear)):
-                    m.d.sync += other_number.eq(1)
-                    m.next = "COMPARE"
-            with m.State("COMPARE"):
-                # One plan a cycle, each looked at in the cycle before.
-                m.d.sync += other_number.eq(other_number + 1)
+                with m.If(command & (arm | clear)
+                          | (self._is("TILE") | self._is("COMMAND")) & busy.any()):
+                    m.d.comb += walk.eq(1)
+                    m.next = "WALK"
+            with m.State("WALK"):
+                m.d.sync += left.eq(left - 1)
                 with m.If(clash):
                     m.d.sync += self.refused.eq(1)
-                with m.If(other_number == plans):
-                    m.d.sync += other_number.eq(0)
+                with m.If(left == 0):
                     m.next = "ACT"
             with m.State("ACT"):
                 m.d.comb += act.eq(~self.refused)
@@ -248,16 +230,96 @@ class TableGuard(wiring.Component):
             self.table.valid.eq(act & ~(command & ~arm & ~clear)),
             self.table.payload.eq(self.i.payload),
         ]
-        with m.If(act):
-            for name, used in in_use.items():
-                with m.If(self._at(name, "plan")):
-                    m.d.sync += [owners[name][entry].used.eq(used),
-                                 owners[name][entry].plan.eq(self._field(name, "plan"))]
-            for plan, ranges in enumerate(owned):
-                for name, kind in self._ranges.items():
-                    with m.If(self._at("PLAN", kind.first_key) & (entry == plan)):
-                        m.d.sync += ranges[name].first.eq(self._field("PLAN", kind.first_key))
-                    with m.If(self._at("PLAN", kind.count_key) & (entry == plan)):
-                        m.d.sync += ranges[name].count.eq(self._field("PLAN", kind.count_key))
-
         return m
+
+    def _walk(self, m, is_busy, *, command, walk, act):
+        """Look at what plans own, one range a cycle, from the cycle after ``walk`` on. Returns
+        whether one that is busy owns what is written, or what the plan of a command would.
+
+        A command: for each kind first the plan's own range, which must fit into its table, and then
+        all others. A tile or command of a table is a range of one entry, and of its kind.
+        """
+        plans = self._config.plans
+        entry = self.i.p.entry
+        kinds = list(self._ranges.values())
+        width = max(bits_for(kind.size) for kind in kinds)
+        plan_bits = bits_for(max(plans - 1, 1))
+        parts = {}
+        place = Signal(plan_bits + 2)
+        for part, keys in (("first", [kind.first_key for kind in kinds]),
+                           ("count", [kind.count_key for kind in kinds])):
+            m.submodules[f"{part}s"] = memory = Memory(shape=width, depth=4 << plan_bits, init=[])
+            read = memory.read_port()
+            write = memory.write_port()
+            known = Signal(4 << plan_bits, name=f"known_{part}s")
+            is_known = Signal(name=f"is_known_{part}")
+            for number, key in enumerate(keys):
+                with m.If(self._at("PLAN", key)):
+                    m.d.comb += [
+                        write.en.eq(act),
+                        write.addr.eq(Cat(C(number, 2), entry[:plan_bits])),
+                        write.data.eq(self._field("PLAN", key)),
+                    ]
+            with m.If(write.en):
+                m.d.sync += known.bit_select(write.addr, 1).eq(1)
+            m.d.comb += read.addr.eq(place)
+            m.d.sync += is_known.eq(known.bit_select(place, 1))
+            parts[part] = Mux(is_known, read.data, 0)
+
+        # Where the walk is: ``own`` before the first plan of a kind.
+        stage = data.StructLayout({"valid": 1, "own": 1, "plan": range(plans + 1), "kind": 2})
+        now = Signal(stage)
+        with m.If(walk):
+            m.d.sync += [
+                now.valid.eq(1),
+                now.own.eq(1),
+                now.plan.eq(0),
+                now.kind.eq(Mux(self._is("COMMAND"), 1, 0)),
+            ]
+        with m.Elif(now.own):
+            m.d.sync += now.own.eq(0)
+        with m.Elif(now.plan == plans - 1):
+            m.d.sync += [
+                now.own.eq(1),
+                now.plan.eq(0),
+                now.kind.eq(now.kind + 1),
+                now.valid.eq(now.valid & command & (now.kind != len(kinds) - 1)),
+            ]
+        with m.Else():
+            m.d.sync += now.plan.eq(now.plan + 1)
+        m.d.comb += place.eq(Cat(now.kind, Mux(now.own, entry[:plan_bits],
+                                               now.plan[:plan_bits])))
+
+        # The words come; they become a range; it is compared.
+        came = Signal(stage)
+        ranged = Signal(stage)
+        counts = Signal()
+        m.d.sync += [
+            came.eq(now),
+            ranged.eq(came),
+            counts.eq(came.valid & ~came.own & is_busy(came.plan[:3])
+                      & ~(command & (came.plan == entry[:8]))),
+        ]
+        layout = data.StructLayout({"any": 1, "first": width + 1, "end": width + 1})
+        range_ = Signal(layout)
+        own = Signal(layout)
+        single = came.own & ~command
+        m.d.sync += [
+            range_.any.eq(single | (parts["count"] != 0)),
+            range_.first.eq(Mux(single, entry, parts["first"])),
+            range_.end.eq(Mux(single, entry + 1, parts["first"] + parts["count"])),
+        ]
+        with m.If(ranged.own):
+            m.d.sync += own.eq(range_)
+        beyond = Signal()
+        clash = Signal()
+        size = Signal(width + 1)
+        with m.Switch(came.kind):
+            for number, kind in enumerate(kinds):
+                with m.Case(number):
+                    m.d.sync += size.eq(kind.size)
+        m.d.comb += beyond.eq(ranged.valid & ranged.own & command & (range_.end > size))
+        m.d.sync += clash.eq(
+            beyond | counts & range_.any & own.any & (range_.first < own.end)
+            & (own.first < range_.end))
+        return clash

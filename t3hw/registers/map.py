@@ -5,7 +5,7 @@ from t3hw.registers.description import Counter, Field, Register, Table, TableFie
 __all__ = ["MAP_HASH", "ENUMS", "REGISTERS", "COUNTERS", "TABLES"]
 
 #: 32-bit hash of this map, readable in the register MAP_HASH.
-MAP_HASH = 0xf5d0b4ea
+MAP_HASH = 0x26de8fdf
 
 #: Encodings of fields: name, value by name.
 ENUMS = {
@@ -72,6 +72,7 @@ REGISTERS = {
         "dtypes": Field(16, 4, "ro", None),
         "memory_builtin": Field(20, 1, "ro", None),
         "monitoring": Field(21, 1, "ro", None),
+        "address_tiles": Field(22, 1, "ro", None),
         "wg_width": Field(24, 8, "ro", None),
     }),
     "CAP_TABLES0": Register(0x010, "ro", None, {

@@ -156,7 +156,7 @@ class Device:
             wg_width=widths["wg_width"], wf_width=small["wf_width"],
             dtypes=[name for bit, name in enumerate(DTYPE_NAMES) if widths["dtypes"] >> bit & 1],
             memory="builtin" if widths["memory_builtin"] else "axi",
-            monitoring=bool(widths["monitoring"]),
+            monitoring=bool(widths["monitoring"]), address_tiles=bool(widths["address_tiles"]),
             # The register cannot say more than that.
             memory_bytes=memory + (memory == 0xFFFFFFFF),
             tiles=large["tiles_minus_1"] + 1, commands=large["commands_minus_1"] + 1,

@@ -63,7 +63,7 @@ def test_a_configuration_without_a_name_is_made_from_its_capabilities():
     found = Device(FunctionalDevice(config)).config
     for field in dataclasses.fields(config):
         if field.name not in ("name", "id_width", "outstanding_writes", "memory_outstanding",
-                              "link_credits", "dtypes"):
+                              "link_credits", "dtypes", "pipelined"):
             assert getattr(found, field.name) == getattr(config, field.name), field.name
     assert set(found.dtypes) == set(config.dtypes)
 
@@ -533,6 +533,22 @@ def test_policies_and_thresholds():
     fresh = FunctionalDevice(CONFIG).registers.values
     assert {name: value for name, value in device.registers.values.items() if "MCA_" in name} == \
         {name: value for name, value in fresh.items() if "MCA_" in name}
+
+
+def test_a_node_without_monitoring_has_no_counts_and_no_thresholds():
+    config = CONFIG.replace(name="bare", monitoring=False)
+    device = Device(FunctionalDevice(config))
+    assert not device.config.monitoring
+    device.reset()
+    assert not any(device.counters().values()) and device.cycles() == 0
+    device.set_policy("COMPUTE_FIRST", starvation_limit=5)
+    for call, what in ((lambda: device.set_policy("MCA"), "the policy MCA"),
+                       (device.set_mca_table, "an MCA table")):
+        with pytest.raises(DeviceError, match=f"{what} needs a node with monitoring = true"):
+            call()
+    assert device.read("CONTROL")["policy"] == 1
+    with pytest.raises(BusError):
+        device.write("MCA_CONTROL", threshold=1)
 
 
 def test_mca_status_of_a_kernel_that_was_measured():

@@ -16,10 +16,12 @@ from t3hw.hdl.address_map import AddressMap
 TINY = NodeConfig.preset("tiny").replace(regions=5)
 CONFIGS = {
     "tiny": TINY,
+    "not pipelined": TINY.replace(pipelined=False),
     "wide addresses": NodeConfig(addr_width=64, regions=4, tiles=256, plans=3, wg_width=6,
                                  wf_width=0, touch_bytes=1 << 10),
     "narrow addresses": TINY.replace(addr_width=16, data_width=128, plans=1, tiles=32768,
                                      memory_bytes=1 << 14, wg_width=16, wf_width=4),
+    "without tiles by address": TINY.replace(address_tiles=False, pipelined=False, addr_width=20),
 }
 
 
@@ -30,7 +32,8 @@ def random_region(rng, config):
     row_bytes = rng.randrange(2, 6)
     return Region(
         enable=int(rng.random() < 0.9), base=base, limit=base + rng.randrange(512),
-        action=rng.randrange(4), mode=rng.choice([USER, ADDRESS]), dtype=rng.randrange(4),
+        action=rng.randrange(4),
+        mode=rng.choice([USER, ADDRESS] if config.address_tiles else [USER]), dtype=rng.randrange(4),
         tracked=rng.randrange(2), first_touch=rng.randrange(2), accept_store=rng.randrange(2),
         accept_update=rng.randrange(2), wf_shift=rng.choice([0, 1, 3, rng.randrange(8)]),
         plan=rng.choice([rng.randrange(config.plans), rng.randrange(8)]),
@@ -232,8 +235,10 @@ def test_a_tile_number_that_does_not_fit_in_wg_is_no_tile():
     assert [answer.tile_known for answer in answers] == [1, 1, 0, 0]
 
 
-def test_latency_and_throughput_as_stated():
-    dut = AddressMap(config=TINY, meta=24)
+@pytest.mark.parametrize("name, latency", [("tiny", 10), ("not pipelined", 2)])
+def test_latency_and_throughput_as_stated(name, latency):
+    dut = AddressMap(config=CONFIGS[name], meta=24)
+    assert dut.latency == latency
     seen = []
 
     async def bench(ctx):
@@ -248,4 +253,4 @@ def test_latency_and_throughput_as_stated():
                 seen.append((cycle, meta))
 
     simulate(dut, bench)
-    assert seen == [(cycle, cycle - AddressMap.latency) for cycle in range(AddressMap.latency, 100)]
+    assert seen == [(cycle, cycle - latency) for cycle in range(latency, 100)]

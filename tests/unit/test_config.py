@@ -36,6 +36,8 @@ LIMITS = {
     "link_max_latency": (0, 4096, False),
 }
 
+FLAGS = {"address_tiles", "pipelined", "monitoring"}
+
 
 def free(**fields):
     """A configuration whose other fields restrict none of ``fields``."""
@@ -44,7 +46,7 @@ def free(**fields):
 
 
 def test_every_field_has_limits():
-    assert LIMITS.keys() | {"name", "dtypes", "memory", "dram"} == {
+    assert LIMITS.keys() | {"name", "dtypes", "memory", "dram"} | FLAGS == {
         field.name for field in dataclasses.fields(NodeConfig)}
 
 
@@ -63,6 +65,8 @@ def test_limits(field):
 
 @pytest.mark.parametrize("fields, message", [
     ({"memory": "sram"}, "memory must be 'builtin', 'axi' or 'dram', not 'sram'"),
+    *(({name: 1}, f"{name} must be true or false, not 1") for name in sorted(FLAGS)),
+    ({"monitoring": "yes"}, "monitoring must be true or false, not 'yes'"),
     ({"memory": None}, "memory must be 'builtin', 'axi' or 'dram', not None"),
     ({"memory": "dram"}, "dram must be a DRAM's timing or the name of one .* not None"),
     ({"memory": "dram", "dram": 5}, "dram must be a DRAM's timing or the name of one .* not 5"),
@@ -159,7 +163,7 @@ def test_presets(name):
 
 
 def test_unknown_preset():
-    with pytest.raises(ConfigError, match="no preset 'huge'; presets are axi, default, small, .*"):
+    with pytest.raises(ConfigError, match="no preset 'huge'; presets are axi, default, nano, small, .*"):
         NodeConfig.preset("huge")
 
 

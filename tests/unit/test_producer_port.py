@@ -12,7 +12,6 @@ from region_agents import (
 )
 from simulation import simulate
 from t3hw.config import NodeConfig
-from t3hw.hdl.address_map import AddressMap
 from t3hw.hdl.producer_port import ProducerPort
 from t3hw.hdl.seams import ErrorCause, MemoryOp, Source, Writer
 
@@ -613,7 +612,7 @@ def test_latency_and_throughput_as_stated():
                 remote.append(cycle)
 
     simulate(dut, bench)
-    latency = AddressMap.latency + 1
+    latency = dut.latency
     assert local == [cycle + latency for cycle in range(64)]
     assert remote == [cycle + latency + 1 for cycle in range(64, 128)]
 

@@ -162,7 +162,8 @@ def reset_value(name, config):
         "CONFIG_HASH": config.hash,
         "MAP_HASH": MAP_HASH,
         "CAP_WIDTHS": config.data_width // 8 | config.addr_width << 8 | dtypes << 16
-                      | (config.memory != "axi") << 20 | config.wg_width << 24,
+                      | (config.memory != "axi") << 20 | config.monitoring << 21 | config.address_tiles << 22
+                      | config.wg_width << 24,
         "CAP_TABLES0": config.tiles - 1 | config.commands - 1 << 16,
         "CAP_TABLES1": config.regions | config.routes << 8 | config.plans << 16
                        | config.wf_width << 24,
@@ -179,11 +180,13 @@ def reset_value(name, config):
     if config.memory == "dram":
         told |= {"MCA_THRESHOLD_0": 5, "MCA_THRESHOLD_1": 10,
                  "MCA_THRESHOLD_2": min(30, config.dram.window), "MCA_THRESHOLD_3": 0}
+    if not config.monitoring:
+        told |= dict.fromkeys((other for other in REGISTERS if other.startswith("MCA_")), 0)
     return told.get(name, REGISTERS[name].reset)
 
 
 @pytest.mark.parametrize("config", [
-    PRESETS["tiny"], PRESETS["axi"], shallow(16),
+    PRESETS["tiny"], PRESETS["nano"], PRESETS["axi"], shallow(16),
     NodeConfig(name="odd", data_width=512, addr_width=64, dtypes=("float16",), plans=8, routes=16,
                regions=32, wf_width=0, memory="axi", memory_bytes=1 << 40, burst_beats=64)],
     ids=lambda config: config.name)
@@ -290,6 +293,33 @@ def test_a_threshold_above_the_depth_of_a_drams_queue_is_refused(name, key, wind
             assert bus.ctx.get(outputs(bus.dut)[name, key]) == value
 
     simulate(bench, config=shallow(window))
+
+
+def test_without_monitoring_nothing_is_counted_and_mca_cannot_be_set():
+    async def bench(bus):
+        ctx, dut = bus.ctx, bus.dut
+        ctx.set(dut.events.commits, 1)
+        ctx.set(dut.levels.tracker_occupancy, 3)
+        ctx.set(dut.intensity, {"intensity": 0x1FF, "threshold": 7})
+        event(bus, "error", 1)
+        await bus.tick()
+        event(bus, "error", 0)
+        for name, register in REGISTERS.items():
+            if name.startswith("MCA_"):
+                assert await bus.write(register.offset, 0) == SLVERR, name
+                assert await bus.value(name) == 0, name
+        await bus.set("COUNTER_CONTROL", 1)
+        for counter in COUNTERS:
+            for half in range(counter.width // 32):
+                assert await bus.read(counter.offset + 4 * half) == (OKAY, 0), counter.name
+        assert await bus.value("ERROR_COUNT") == SOURCES
+        marks = []
+        bus.hooks.append(lambda _cycle: marks.append(ctx.get(dut.clear_marks)))
+        await bus.set("COUNTER_CONTROL", 2)
+        assert sum(marks) == 1
+        assert await bus.value("ERROR_COUNT") == 0
+
+    simulate(bench, config=TINY.replace(monitoring=False))
 
 
 def test_intensity_is_shown_as_it_is():

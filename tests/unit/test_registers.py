@@ -15,7 +15,7 @@ from t3hw.hdl import seams
 from t3hw.registers import map as node_map
 from t3hw.registers import traffic, traffic_map
 from t3hw.registers import (
-    COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TABLES, RegisterError, capabilities,
+    COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TABLES, RegisterError, absent_registers, capabilities,
     decode_entry, decode_register, derive, encode_entry, encode_register, entry_address,
     field_limits, register_address, register_limits, reset_values, table_sizes)
 
@@ -239,8 +239,22 @@ def test_reset_values_are_those_of_the_map_and_within_the_limits(config):
         limit = register_limits(config).get((name, key), reset)
         assert value == min(reset, limit), name
     assert {name for name, _ in values} == {
-        name for name, register in REGISTERS.items() if register.access in ("rw", "w1c")}
-    assert [values[f"MCA_BOUNDARY_{level}", "intensity"] for level in range(3)] == [128, 64, 32]
+        name for name, register in REGISTERS.items() if register.access in ("rw", "w1c")
+        and (config.monitoring or not name.startswith("MCA_"))}
+    if config.monitoring:
+        assert [values[f"MCA_BOUNDARY_{level}", "intensity"]
+                for level in range(3)] == [128, 64, 32]
+
+
+def test_what_a_node_without_monitoring_does_not_have():
+    config = PRESETS["tiny"]
+    assert not absent_registers(config)
+    absent = absent_registers(config.replace(monitoring=False))
+    assert {"MCA_CONTROL", "MCA_STATUS", "CYCLES_LO", "CYCLES_HI", "TRACKER_OCCUPANCY"} <= absent
+    assert not absent & {"COUNTER_CONTROL", "ERROR_COUNT", "CONTROL", "STARVATION_LIMIT"}
+    for built in (True, False):
+        words = capabilities(config.replace(monitoring=built))
+        assert decode_register("CAP_WIDTHS", words["CAP_WIDTHS"])["monitoring"] == built
 
 
 def test_limits_of_the_traffic_engines():

@@ -7,7 +7,7 @@ from amaranth.sim import Simulator
 
 from t3hw.config import NodeConfig
 from t3hw.hdl.seams import Table
-from t3hw.hdl.table_guard import TableGuard
+from t3hw.hdl.table_guard import SETTLE_CYCLES, TableGuard
 from t3hw.registers import TABLES, encode_entry
 
 CONFIG = NodeConfig(name="guard", data_width=32, addr_width=40, tiles=64, commands=32, regions=5,
@@ -328,11 +328,16 @@ def test_latencies_are_as_stated():
         assert await harness.write("TILE", 3, 0, 5) == (True, 2)
         assert await harness.write("TILE", 3, 7, 5) == (False, 2)
         assert not harness.passed[1:]
-        assert await harness.write("PLAN", 0, 0, 1) == (True, 2 + CONFIG.plans + 4)
+        three_kinds = harness.dut.walk_cycles(3)
+        assert await harness.write("PLAN", 0, 0, 1) == (True, 2 + three_kinds + SETTLE_CYCLES)
         # What is refused has nothing to settle.
-        assert await harness.write("PLAN", 0, 0, 3) == (False, 2 + CONFIG.plans)
+        assert await harness.write("PLAN", 0, 0, 3) == (False, 2 + three_kinds)
         assert await harness.write("PLAN", 0, 0, 0) == (True, 2)
-        assert harness.passed == [("TILE", 3, 0, 5), ("PLAN", 0, 0, 1)]
+        # Plan 0 is busy, and owns nothing.
+        for table in ("TILE", "COMMAND"):
+            assert await harness.write(table, 3, 0, 1) == (True, 2 + harness.dut.walk_cycles(1))
+        assert await harness.write("REGION", 0, 0, 0) == (True, 2)
+        assert harness.passed[:2] == [("TILE", 3, 0, 5), ("PLAN", 0, 0, 1)]
         harness.model.happened = harness.passed
 
     simulate(bench)

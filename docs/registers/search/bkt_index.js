@@ -1,1 +1,1 @@
-var SearchBucketIndex = [234936584,267651219];
+var SearchBucketIndex = [234805994,267651219];
