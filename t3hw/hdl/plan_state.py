@@ -118,6 +118,12 @@ class PlanState(wiring.Component):
             "touch_beats": touch_shape,
         })
         all_words = Signal(data.ArrayLayout(words_layout, config.plans))
+        before_last_tile = Signal(data.ArrayLayout(tiles_shape, config.plans))
+        before_last_command = Signal(data.ArrayLayout(commands_shape, config.plans))
+        # They are taken a cycle later, when their values have been judged.
+        was_written = Signal(config.plans)
+        was_word = Signal.like(table.word)
+        m.d.sync += was_word.eq(table.word)
         saturated = {}
         for width in {field.width for _name, field in words_layout}:
             saturated[width] = Signal(width, name=f"saturated{width}", reset_less=True)
@@ -137,12 +143,15 @@ class PlanState(wiring.Component):
             # The entry exists, so its low bits tell it.
             written = (self.table.valid & (table.table == Table.PLAN)
                        & (table.entry[:plan_width(config)] == index))
+            m.d.sync += was_written[index].eq(written)
             for number, (name, field) in enumerate(words_layout, start=1):
-                # A cycle later, with a value that has been judged.
-                takes = Signal(name=f"takes{index}_{number}")
-                m.d.sync += takes.eq(written & (table.word == number))
-                with m.If(takes):
-                    m.d.sync += words[name].eq(saturated[field.width])
+                with m.If(was_written[index] & (was_word == number)):
+                    value = saturated[field.width]
+                    m.d.sync += words[name].eq(value)
+                    if name == "tiles":
+                        m.d.sync += before_last_tile[index].eq(value - 1)
+                    if name == "commands":
+                        m.d.sync += before_last_command[index].eq(value - 1)
 
             # Control.
             asked = Signal(name=f"asked{index}")
@@ -160,13 +169,17 @@ class PlanState(wiring.Component):
             tiles_done = Signal(tiles_shape, name=f"tiles_done{index}")
             commands_done = Signal(commands_shape, name=f"commands_done{index}")
             timer = Signal(timer_shape, name=f"timer{index}")
-            m.d.comb += finish.eq(view.armed & (tiles_done == words.tiles)
-                                  & (commands_done == words.commands))
+            # An event is judged beside the count: is it the last?
+            all_tiles = Signal(name=f"all_tiles{index}")
+            all_commands = Signal(name=f"all_commands{index}")
+            m.d.comb += finish.eq(view.armed & all_tiles & all_commands)
             with m.If(view.armed):
-                with m.If(self.full.valid & (self.full.payload.plan == index)):
-                    m.d.sync += tiles_done.eq(tiles_done + 1)
-                with m.If(self.command_done.valid & (self.command_done.payload.plan == index)):
-                    m.d.sync += commands_done.eq(commands_done + 1)
+                for event, count, all_, before_last in (
+                        (self.full, tiles_done, all_tiles, before_last_tile[index]),
+                        (self.command_done, commands_done, all_commands,
+                         before_last_command[index])):
+                    with m.If(event.valid & (event.payload.plan == index)):
+                        m.d.sync += [count.eq(count + 1), all_.eq(count == before_last)]
                 with m.If(timer != 0):
                     m.d.sync += timer.eq(timer - 1)
                 with m.If((timer == 1) & ~finish & ~asked):
@@ -189,6 +202,8 @@ class PlanState(wiring.Component):
                     timed_out[index].eq(0),
                     tiles_done.eq(0),
                     commands_done.eq(0),
+                    all_tiles.eq(words.tiles == 0),
+                    all_commands.eq(words.commands == 0),
                     timer.eq(words.timeout),
                 ]
             with m.If(finish):

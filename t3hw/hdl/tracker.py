@@ -134,7 +134,7 @@ class Tracker(wiring.Component):
         # the few bits of one commit's bytes, since it is stored whether any other bit is set.
         few = byte_count_width(config)
         left_layout = data.StructLayout({"few": few, "many": EXPECTED_WIDTH - few, "large": 1})
-        row_layout = data.StructLayout({"tag": slot_shape - set_bits, "valid": 1})
+        row_layout = data.StructLayout({"tag": max(slot_shape - set_bits, 1), "valid": 1})
         # The overflow table's word also remembers the epoch in which the tile was last full.
         word_layout = data.StructLayout({"counted": 1, "epoch": EPOCH_WIDTH, "left": left_layout})
 
@@ -142,7 +142,8 @@ class Tracker(wiring.Component):
             return slot[:set_bits]
 
         def tag_of(slot):
-            return slot[set_bits:]
+            # Verilog has no fields without bits.
+            return slot[set_bits:] if set_bits < slot_shape else Const(0, 1)
 
         # Memories. What the last three steps make of their tiles comes from registers, so it does
         # not matter what a memory returns that is written in the same cycle. Saying so spares a
@@ -239,7 +240,8 @@ class Tracker(wiring.Component):
         fresh = {stage: Signal(name=f"fresh{stage}") for stage in (3, 4, 5)}
         over = {stage: Signal(name=f"over{stage}") for stage in (3, 4, 5)}
         epoch = {stage: Signal(EPOCH_WIDTH, name=f"epoch{stage}") for stage in (3, 4, 5)}
-        left = {stage: Signal(left_layout, name=f"left{stage}", reset_less=True) for stage in (4, 5)}
+        left = {stage: Signal(left_layout, name=f"left{stage}", reset_less=True)
+                for stage in (4, 5)}
         claims = Signal()
         kept = Signal()
         # Whether the step had a place or took one. One that did not leaves its choice to others.

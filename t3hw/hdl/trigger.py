@@ -18,8 +18,8 @@ class Trigger(wiring.Component):
 
     A command fires once an epoch of its plan, whatever comes: further tiles that name it are
     ignored, and so are tiles of another plan. A command that needs 0 tiles, or more than there are
-    in the tile table, never fires. As a plan is armed again only after all its fires were used, the queue, which has a place for each
-    command, never overflows.
+    in the tile table, never fires. As a plan is armed again only after all its fires were used, the
+    queue, which has a place for each command, never overflows.
 
     A clear zeroes the counts in cycles without ``full`` (there are always some: plans have a finite
     number of tiles, and a plan that is to be cleared is not armed any more), and fires of the plan

@@ -28,7 +28,8 @@ def test_each_transfer_comes_one_cycle_after_it_can(depth, seed):
         for cycle in range(3000):
             # Now and then it fills up, and empties.
             if cycle % 150 == 0:
-                puts, gets = rng.choice(((1, 0), (0.9, 0.3), (0.5, 0.5), (1, 1), (0.3, 0.9), (0, 1)))
+                puts, gets = rng.choice(
+                    ((1, 0), (0.9, 0.3), (0.5, 0.5), (1, 1), (0.3, 0.9), (0, 1)))
             valid, ready = rng.random() < puts, rng.random() < gets
             ctx.set(dut.i.valid, valid)
             ctx.set(dut.i.payload, number)
