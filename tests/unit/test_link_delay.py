@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from amaranth import ResetInserter, Signal
 
 from region_agents import getter, put, wait_for
 from simulation import simulate
@@ -127,6 +128,26 @@ def test_without_a_delay_line_a_word_takes_a_cycle_and_a_credit_none():
             assert (valid, word.data) == ((1, cycle - 1) if cycle else (0, 0))
 
     simulate(dut, bench)
+
+
+@pytest.mark.parametrize("latency", [0, 5, 30, 62])
+def test_a_reset_forgets_what_was_under_way(latency):
+    """The memory keeps it, and must not be believed before it is written again."""
+    dut = PulseDelay(depth=100, max_latency=62)
+    reset = Signal()
+    came = []
+
+    async def bench(ctx):
+        ctx.set(dut.latency, latency)
+        for cycle in range(300):
+            ctx.set(dut.i, cycle < 97 or cycle == 230)
+            ctx.set(reset, cycle == 97)
+            if (await ctx.tick().sample(dut.o))[2]:
+                came.append(cycle)
+
+    simulate(ResetInserter(reset)(dut), bench)
+    assert [cycle for cycle in came if cycle > 97] == [230 + dut.shortest + latency]
+    assert came[0] == dut.shortest + latency
 
 
 @pytest.mark.parametrize("name, value", [("depth", 0), ("depth", 1.5), ("max_latency", -1),
