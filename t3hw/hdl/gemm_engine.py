@@ -237,6 +237,9 @@ class GemmEngine(wiring.Component):
         offset = Signal(config.addr_width)
         place_in_chunk = Signal(16)
         seeded = Signal(32)
+        last_digit = Signal()
+        seed_digits = Signal(32)
+        workgroup_digits = Signal(16)
         running = Signal()
         now = Signal(TIME_WIDTH)
         next_cycle = Signal(TIME_WIDTH)
@@ -256,6 +259,8 @@ class GemmEngine(wiring.Component):
             with m.State("IDLE"):
                 m.d.sync += [
                     digit.eq(15), number.eq(settings.first_workgroup), offset.eq(0),
+                    last_digit.eq(0), seed_digits.eq(settings.seed),
+                    workgroup_digits.eq(settings.first_workgroup),
                     place_in_chunk.eq(0),
                 ]
                 # Busy: started while contexts were cleared.
@@ -264,10 +269,10 @@ class GemmEngine(wiring.Component):
             # first_workgroup * workgroup_bytes and first_workgroup mod chunk_workgroups, digit by
             # digit.
             with m.State("PREPARE"):
-                bit = settings.first_workgroup.bit_select(digit, 1)
+                bit = workgroup_digits[-1]
                 rest = Signal(17)
                 # Two bits of the seed a digit; the last one brings the hash's constant.
-                pair = settings.seed.word_select(digit, 2)
+                pair = seed_digits[-2:]
                 times = [Const(n * SEED_FACTOR & 0xFFFFFFFF, 32) for n in range(4)]
                 last_times = [Const(n * SEED_FACTOR + HASH_OFFSET & 0xFFFFFFFF, 32)
                               for n in range(4)]
@@ -276,11 +281,14 @@ class GemmEngine(wiring.Component):
                     offset.eq((offset << 1) + Mux(bit, settings.workgroup_bytes, 0)),
                     place_in_chunk.eq(Mux(rest >= settings.chunk_workgroups,
                                           rest - settings.chunk_workgroups, rest)),
-                    seeded.eq((seeded << 2) + Mux(digit == 0, Array(last_times)[pair],
+                    seeded.eq((seeded << 2) + Mux(last_digit, Array(last_times)[pair],
                                                   Array(times)[pair])),
                     digit.eq(digit - 1),
+                    last_digit.eq(digit == 1),
+                    seed_digits.eq(seed_digits << 2),
+                    workgroup_digits.eq(workgroup_digits << 1),
                 ]
-                with m.If(digit == 0):
+                with m.If(last_digit):
                     m.next = "RUN"
             with m.State("RUN"):
                 m.d.comb += running.eq(1)
