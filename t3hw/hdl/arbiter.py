@@ -1,6 +1,6 @@
 """Arbiter: several streams into one, by a policy that can change at run time."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,9 +18,9 @@ class Arbiter(wiring.Component):
     ``ROUND_ROBIN`` is exactly fair for any number of requesters: of those that ask, the one whose
     last turn is longest ago is next, and a requester that does not ask costs nothing.
     ``COMPUTE_FIRST`` lets the others through when requester 0 does not ask. ``MCA`` lets them
-    through when requester 0 does not ask and ``occupancy`` is below ``threshold``: so they never
-    fill the memory that requester 0 needs next. With both, one of them issues in any case when they
-    have waited for ``starvation_limit`` cycles.
+    through when requester 0 does not ask and it is not ``closed``: so they never fill the memory
+    that requester 0 needs next. With both, one of them issues in any case when they have waited for
+    ``starvation_limit`` cycles.
 
     Parameters
     ----------
@@ -38,15 +38,13 @@ class Arbiter(wiring.Component):
     policy : In(Policy)
         How to choose. May change in any cycle.
     starvation_limit : In(16)
-        Cycles that the others wait at most, for requester 0 or for the threshold; 0: for ever.
-    occupancy : In(16)
-        Accesses that wait behind this arbiter. If it counts a transfer from the cycle after the one
-        in which it entered, then ``MCA`` never lets one of the others make it exceed the threshold.
-    threshold : In(16)
-        With ``MCA``, occupancy from which on only requester 0 issues; 0: none.
+        Cycles that the others wait at most, for requester 0 or while it is closed; 0: for ever.
+        A change holds from the next cycle on.
+    closed : In(1)
+        With ``MCA``, only requester 0 issues in this cycle.
     forced : Out(1)
         The transfer that enters in this cycle does so because of the starvation limit: it passes
-        requester 0, or the threshold, or both.
+        requester 0, or though it is closed, or both.
     held : Out(1)
         In this cycle another than requester 0 asks, ``o`` could take its transfer, and
         ``COMPUTE_FIRST`` or ``MCA`` holds it back. A turn of ``ROUND_ROBIN`` holds nobody.
@@ -66,8 +64,7 @@ class Arbiter(wiring.Component):
             "o": Out(stream.Signature(shape)),
             "policy": In(Policy),
             "starvation_limit": In(16),
-            "occupancy": In(16),
-            "threshold": In(16),
+            "closed": In(1),
             "forced": Out(1),
             "held": Out(1),
         })
@@ -83,19 +80,18 @@ class Arbiter(wiring.Component):
         ranked = Signal()
         preferred = Signal()
         full = Signal()
+        # How long they will have waited, this cycle included; and whether that was long enough
+        # before it, which a register says so that no comparison stands before the choice.
+        waits = Signal(16, init=1)
         starved = Signal()
-        waited = Signal(16)
         last = Signal(range(requesters), init=requesters - 1)
 
         m.d.comb += [
             asks.eq(Cat(requester.valid for requester in self.i)),
             open_.eq(~self.o.valid | self.o.ready),
             ranked.eq(self.policy != Policy.ROUND_ROBIN),
-            starved.eq((self.starvation_limit != 0) & (waited >= self.starvation_limit)
-                       & asks[1:].any()),
             preferred.eq(ranked & asks[0] & ~starved),
-            full.eq((self.policy == Policy.MCA) & (self.threshold != 0)
-                    & (self.occupancy >= self.threshold)),
+            full.eq((self.policy == Policy.MCA) & self.closed),
             self.forced.eq((ranked & asks[0] | full) & starved & open_),
             self.held.eq(ranked & asks[1:].any() & ~chosen[1:].any() & open_),
         ]
@@ -117,20 +113,27 @@ class Arbiter(wiring.Component):
                         with m.If(eligible[candidate]):
                             m.d.comb += chosen.eq(1 << candidate)
 
+        payload = self.i[0].payload
+        for number, requester in list(enumerate(self.i))[1:]:
+            payload = Mux(chosen[number], requester.payload, payload)
         with m.If(open_):
-            m.d.sync += self.o.valid.eq(chosen.any())
+            m.d.sync += [
+                self.o.valid.eq(chosen.any()),
+                self.o.payload.eq(payload),
+            ]
         for number, requester in enumerate(self.i):
             m.d.comb += requester.ready.eq(open_ & chosen[number])
-            with m.If(open_ & chosen[number]):
-                m.d.sync += self.o.payload.eq(requester.payload)
-                # A preferred turn of requester 0 is none in the round of the others, or else
-                # number 1 would follow each of them.
-                with m.If(~preferred):
-                    m.d.sync += last.eq(number)
+            # A preferred turn of requester 0 is none in the round of the others, or else number 1
+            # would follow each of them.
+            with m.If(open_ & chosen[number] & ~preferred):
+                m.d.sync += last.eq(number)
 
         with m.If(~asks[1:].any() | (open_ & chosen[1:].any())):
-            m.d.sync += waited.eq(0)
-        with m.Elif(waited != 0xFFFF):
-            m.d.sync += waited.eq(waited + 1)
+            m.d.sync += [waits.eq(1), starved.eq(0)]
+        with m.Else():
+            m.d.sync += starved.eq((self.starvation_limit != 0)
+                                   & (waits >= self.starvation_limit))
+            with m.If(waits != 0xFFFF):
+                m.d.sync += waits.eq(waits + 1)
 
         return m

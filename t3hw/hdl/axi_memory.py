@@ -69,6 +69,8 @@ class AxiMemory(wiring.Component):
         the same time for long, some of the reads are not reported.
     occupancy : Out(16)
         Accesses that were accepted and are not answered: what the far side has begun is not known.
+    leaves : Out(2)
+        So many of them are answered: they do not count from the next cycle on.
     aw, w, b, ar, r : streams of the AXI4 channels' structs
         The master, with ID 0 of `M_AXI_ID_WIDTH` bits.
 
@@ -94,6 +96,7 @@ class AxiMemory(wiring.Component):
             "commit": Out(stream.Signature(commit(config), always_ready=True)),
             "error": Out(stream.Signature(error_event(config), always_ready=True)),
             "occupancy": Out(16),
+            "leaves": Out(2),
             "aw": Out(stream.Signature(address)),
             "w": Out(stream.Signature(axi_write_data(config))),
             "b": In(stream.Signature(axi_write_response(config, M_AXI_ID_WIDTH))),
@@ -322,8 +325,9 @@ class AxiMemory(wiring.Component):
             busy.eq((busy | bit(issue, slot)) & ~bit(read_ends, asked.slot)
                     & ~bit(write_ends, written.slot)),
             self.occupancy.eq(self.occupancy + (self.access.valid & self.access.ready)
-                              - read_ends - write_ends),
+                              - self.leaves),
         ]
+        m.d.comb += self.leaves.eq(read_ends + write_ends)
 
         # A write and a read may fail in the same cycle; there is one report a cycle, writes first.
         m.submodules.reports = reports = Arbiter(shape=error_event(config), requesters=2)

@@ -1,6 +1,6 @@
 """Built-in memory: block RAM that adds, behind a delay that can be set."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -55,7 +55,10 @@ class BuiltinMemory(wiring.Component):
     error : Out, stream of `error_event`, always ready
         ``MEMORY_ERROR``, with each response that has ``error`` set.
     occupancy : Out(16)
-        Accesses that wait for their delay to pass.
+        Accesses that wait for their delay to pass, and one that has ended its wait in the last
+        cycle.
+    leaves : Out(1)
+        One of them has waited long enough: it does not count from the next cycle on.
 
     Raises
     ------
@@ -73,6 +76,7 @@ class BuiltinMemory(wiring.Component):
             "commit": Out(stream.Signature(commit(config), always_ready=True)),
             "error": Out(stream.Signature(error_event(config), always_ready=True)),
             "occupancy": Out(16),
+            "leaves": Out(1),
         })
 
     @property
@@ -99,49 +103,90 @@ class BuiltinMemory(wiring.Component):
         # that wait for each other at the array bounds its age.
         depth = config.memory_max_latency + _DELAY_MARGIN
         oldest = 0xFFFF + (depth + 1) * self.interlock
-        now = Signal(range(oldest + 1))
+        # A bit more, the sign of differences.
+        now = Signal(range(2 * oldest + 2))
         delayed = data.StructLayout({"access": access_layout, "entered": now.shape()})
         m.submodules.delay = delay = StreamQueue(shape=delayed, depth=depth)
-        age = Signal.like(now)
-        m.d.sync += now.eq(now + 1)
+        # What entered up to here is due: the queue itself takes 1 cycle, so an access of age 1 has
+        # not been delayed.
+        horizon = Signal.like(now)
+        m.d.sync += [now.eq(now + 1), horizon.eq(now - self.latency)]
         m.d.comb += [
             delay.i.valid.eq(self.access.valid),
             delay.i.payload.access.eq(self.access.payload),
             delay.i.payload.entered.eq(now),
             self.access.ready.eq(delay.i.ready),
-            age.eq(now - delay.o.payload.entered),
-            self.occupancy.eq(delay.level),
         ]
 
-        # Head: a register, so that the comparison below starts at flip-flops.
+        # Head: the next access, which waits for its time here. Whether that has come, and whether it
+        # must wait for a write, is found out in the cycle before.
         head_valid = Signal()
         head = Signal(access_layout)
         head_beat = head.address[config.beat_shift:size_shift]
+        head_outside = Signal()
+        head_needs = Signal()
+        head_due = Signal()
+        head_waits = Signal()
+        head_entered = Signal.like(now)
+        following = delay.o.payload.access
+        following_needs = Signal()
+        following_due = Signal()
+        take = Signal()
         issue = Signal()
-        due = Signal()
+        becomes_due = Signal()
         m.d.comb += [
-            # The queue itself takes 1 cycle, so an access of age 1 has not been delayed.
-            due.eq(age > self.latency),
-            delay.o.ready.eq(due & (~head_valid | issue)),
+            following_due.eq(~(horizon - delay.o.payload.entered)[len(now) - 1]),
+            following_needs.eq(~following.write | following.add.any()),
+            issue.eq(head_valid & head_due & ~head_waits),
+            take.eq(~head_valid | issue),
+            delay.o.ready.eq(take),
+            becomes_due.eq(~(horizon - head_entered)[len(now) - 1]),
         ]
-        with m.If(~head_valid | issue):
+        with m.If(take):
             m.d.sync += [
-                head_valid.eq(delay.o.valid & due),
-                head.eq(delay.o.payload.access),
+                head_valid.eq(delay.o.valid),
+                head.eq(following),
+                head_outside.eq(following.address[size_shift:].any()),
+                head_needs.eq(following_needs),
+                head_due.eq(following_due),
+                head_entered.eq(delay.o.payload.entered),
             ]
+        with m.Else():
+            m.d.sync += head_due.eq(head_due | becomes_due)
 
-        # Writes between the two ports of the array.
-        head_outside = head.address[size_shift:].any()
+        # The occupancy counts accesses whose time has not come.
+        m.d.sync += [
+            self.leaves.eq(Mux(take, delay.o.valid & following_due, ~head_due & becomes_due)),
+            self.occupancy.eq(
+                self.occupancy + (self.access.valid & self.access.ready) - self.leaves),
+        ]
+
+        # Writes between the two ports of the array. Nothing is issued while the head waits, so
+        # those that it waits for get on by one place in each cycle.
+        writes = Signal()
+        behind = Signal(self.interlock - 1)
+        following_behind = Signal.like(behind)
         m.submodules.under_way = under_way = WritesUnderWay(
-            width=len(head_beat), cycles=self.interlock - 1)
+            width=len(head_beat), cycles=len(behind))
         m.d.comb += [
-            under_way.beat.eq(head_beat),
-            issue.eq(head_valid & ~(under_way.match.any() & (~head.write | head.add.any()))),
-            under_way.issue.valid.eq(issue & head.write & ~head_outside),
+            writes.eq(issue & head.write & ~head_outside),
+            under_way.beat.eq(following.address[config.beat_shift:size_shift]),
+            under_way.issue.valid.eq(writes),
             under_way.issue.beat.eq(head_beat),
+            following_behind.eq(Cat(writes & (under_way.beat == head_beat), under_way.match)),
             array.i.valid.eq(issue),
             array.i.payload.access.eq(head),
         ]
+        with m.If(take):
+            m.d.sync += [
+                behind.eq(following_behind),
+                head_waits.eq(following_needs & following_behind.any()),
+            ]
+        with m.Else():
+            m.d.sync += [
+                behind.eq(behind << 1),
+                head_waits.eq(head_needs & behind[:-1].any()),
+            ]
 
         result = array.o.payload
         m.d.sync += [

@@ -61,6 +61,8 @@ class DramMemory(wiring.Component):
         ``MEMORY_ERROR``, for each response that has ``error`` set.
     occupancy : Out(16)
         Accesses that have not been issued.
+    leaves : Out(1)
+        One of them is issued: it does not count from the next cycle on.
     events : Out(dram_events)
         What ``command`` is, for counters.
     command : Out(dram_command)
@@ -88,6 +90,7 @@ class DramMemory(wiring.Component):
             "commit": Out(stream.Signature(commit(config), always_ready=True)),
             "error": Out(stream.Signature(error_event(config), always_ready=True)),
             "occupancy": Out(16),
+            "leaves": Out(1),
             "events": Out(dram_events),
             "command": Out(dram_command(config)),
         })
@@ -152,8 +155,9 @@ class DramMemory(wiring.Component):
             reorder.reserve.valid.eq(head_valid & scheduler.access.ready & ~head.write),
             reorder.reserve.payload.eq(head.source),
         ]
+        m.d.comb += self.leaves.eq(scheduler.issue.valid)
         m.d.sync += self.occupancy.eq(
-            self.occupancy + (self.access.valid & self.access.ready) - scheduler.issue.valid)
+            self.occupancy + (self.access.valid & self.access.ready) - self.leaves)
 
         # Whatever the scheduler need not know lies in a memory, by slot.
         stored_layout = data.StructLayout({"access": access_layout, "place": reorder.place.shape()})

@@ -1,15 +1,19 @@
 """First touch: decides, lane by lane, whether an update stores or adds."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from ..config import DTYPE_BYTES, DTYPE_NAMES, checked_config
 from .seams import (Dtype, ErrorCause, MemoryOp, Writer, clear_range, error_event, memory_access,
-                    memory_request)
+                    memory_request, touch_tag)
 
 __all__ = ["FirstTouch"]
+
+#: Entries of the map in a bank. A larger memory would choose between block RAMs behind their outputs.
+_BANK = 1 << 14
 
 
 class FirstTouch(wiring.Component):
@@ -27,14 +31,24 @@ class FirstTouch(wiring.Component):
     (``DUPLICATE_UPDATE``), and all of it if no adder for its type was built (``MISSING_DTYPE``).
     What is left, nothing at all perhaps, goes on, since a response depends on it.
 
-    Latency 2 cycles from ``request`` to ``access``; throughput one request a cycle, any two for the
-    same entry included. A request with two causes of error takes one cycle more, and while a range
-    is being cleared every other cycle may be lost.
+    Latency `latency` cycles from ``request`` to ``access``; throughput one request a cycle, any two
+    for the same entry included. A request with two causes of error takes one cycle more, and while
+    a range is being cleared every other cycle may be lost.
+
+    The stages never stand still: a request is taken when there is room for it at the end. What
+    decides nothing waits there for what does.
 
     Parameters
     ----------
     config : NodeConfig
         The node's configuration.
+
+    Attributes
+    ----------
+    latency : int
+        Cycles from ``request`` to ``access``, if nothing waits.
+    places : int
+        Requests between ``request`` and ``access`` at most.
 
     Members
     -------
@@ -55,6 +69,11 @@ class FirstTouch(wiring.Component):
         If ``config`` is not a NodeConfig.
     """
 
+    #: Map, its register, choice of the entry, rules, output.
+    latency = 5
+    #: As many as there are cycles from a request to the place that it has left.
+    places = 8
+
     def __init__(self, *, config):
         self._config = checked_config(config)
         super().__init__({
@@ -69,151 +88,275 @@ class FirstTouch(wiring.Component):
 
         config = self._config
         lanes = config.lanes
+        request = self.request.payload
 
-        entry = data.StructLayout({"local": lanes, "incoming": lanes})
-        m.submodules.map = map_ = Memory(shape=entry, depth=config.touch_beats, init=[])
-        write = map_.write_port()
-        read = map_.read_port(transparent_for=[write])
-
-        # One stage behind the map's read: it holds a request, or a step of the clear. Both write
-        # the map when they leave, and what enters in that cycle sees it already.
-        held = Signal()
-        request = Signal(memory_request(config))
-        clearing = Signal()
-        clear_index = Signal.like(read.addr)
+        # Requests from their entry to their end. Whoever enters has a place.
+        under_way = Signal(range(self.places + 1))
+        room = Signal(init=1)
+        enters = Signal()
+        leaves = Signal()
         enter_clear = Signal()
-        advance = Signal()
-        leave = Signal()
+        walking = Signal()
+        clears_turn = Signal()
         m.d.comb += [
-            advance.eq(leave | ~held),
-            self.request.ready.eq(advance & ~enter_clear),
-            read.addr.eq(self.request.payload.touch.index),
-            read.en.eq(advance),
+            self.request.ready.eq(room & ~(walking & clears_turn)),
+            enters.eq(self.request.valid & self.request.ready),
         ]
-        with m.If(advance):
-            m.d.sync += [
-                held.eq(self.request.valid & self.request.ready),
-                request.eq(self.request.payload),
-                clearing.eq(enter_clear),
-            ]
+        m.d.sync += [
+            under_way.eq(under_way + enters - leaves),
+            room.eq((under_way < self.places - 1) | leaves | (room & ~enters)),
+        ]
 
-        # The clear walks through the same stage; a request that waits has every other turn.
-        walk = Signal.like(clear_index)
+        # The clear walks through the same stages; a request that waits has every other turn.
+        walk = Signal(range(config.touch_beats))
+        m.d.comb += enter_clear.eq(walking & (clears_turn | ~enters))
+        m.d.sync += clears_turn.eq(walking & ~enter_clear)
         with m.FSM(name="clear_state"):
             with m.State("IDLE"):
                 m.d.sync += walk.eq(self.clear.payload.first_touch)
                 with m.If(self.clear.valid):
                     with m.If(self.clear.payload.any_touch):
+                        m.d.sync += [walking.eq(1), clears_turn.eq(1)]
                         m.next = "WALK"
                     with m.Else():
                         m.next = "DONE"
             with m.State("WALK"):
-                m.d.comb += enter_clear.eq(advance & ~(clearing & self.request.valid))
                 with m.If(enter_clear):
-                    m.d.sync += [
-                        clear_index.eq(walk),
-                        walk.eq(walk + 1),
-                    ]
+                    m.d.sync += walk.eq(walk + 1)
                     with m.If(walk == self.clear.payload.last_touch):
+                        m.d.sync += walking.eq(0)
                         m.next = "DONE"
             with m.State("DONE"):
                 m.d.comb += self.clear.ready.eq(1)
                 m.next = "IDLE"
 
-        # The rules, a bit per 16-bit lane. The two lanes of a 32-bit element always agree.
+        # What decides what becomes of a request, or of a step of the clear. Stage n is n cycles
+        # behind the entry.
         wide_dtypes = [name for name in DTYPE_NAMES if DTYPE_BYTES[name] == 4]
-        local = Signal()
-        wide = Signal()
-        known = Signal()
-        update = Signal()
+        stage_layout = data.StructLayout({
+            "clear": 1,
+            "write": 1,
+            "update": 1,
+            "known": 1,
+            "wide": 1,
+            "strobe": config.beat_bytes,
+            "touch": touch_tag(config),
+        })
+        stages = [Signal(stage_layout, name=f"stage_{number}") for number in range(4)]
+        valid = Signal(4)
+        entering = stages[0]
+        index = entering.touch.index
         m.d.comb += [
-            local.eq(request.touch.writer == Writer.LOCAL),
-            wide.eq(_one_of(request.dtype, wide_dtypes)),
-            known.eq(_one_of(request.dtype, config.dtypes)),
-            update.eq(request.op == MemoryOp.UPDATE),
+            valid[0].eq(enters),
+            entering.clear.eq(enter_clear),
+            entering.write.eq(request.op != MemoryOp.READ),
+            entering.update.eq(request.op == MemoryOp.UPDATE),
+            entering.known.eq(_one_of(request.dtype, config.dtypes)),
+            entering.wide.eq(_one_of(request.dtype, wide_dtypes)),
+            entering.strobe.eq(request.strobe),
+            entering.touch.eq(request.touch),
+            index.eq(Mux(enter_clear, walk, request.touch.index)),
+        ]
+        for before, after in zip(stages, stages[1:]):
+            m.d.sync += after.eq(before)
+        m.d.sync += valid[1:].eq(valid[:-1])
+
+        # Who writes the map, and where, one stage longer than it takes.
+        writes = Signal(6)
+        indices = [stage.touch.index for stage in stages]
+        indices += [Signal(index.shape(), name=f"index_{number}") for number in (4, 5)]
+        m.d.comb += writes[0].eq(enter_clear
+                                 | enters & entering.update & request.touch.enable)
+        m.d.sync += [
+            writes[1:].eq(writes[:-1]),
+            indices[4].eq(indices[3]),
+            indices[5].eq(indices[4]),
         ]
 
-        def per_element(bits):
-            """``bits`` of each lane, or-ed over the lanes of its element."""
-            bits = list(bits)
-            return Cat(bits[lane] | (bits[lane ^ 1] & wide) for lane in range(lanes))
+        # Stage 1, the map answers, in banks, so that its answer goes to a register and nowhere else;
+        # it is there in stage 2. What is found in stage 3 is written in stage 4: answers miss the
+        # entries of the four before, which are kept as long. Saying that nothing is read where it
+        # is written spares the logic that would make a block RAM do it.
+        entry_layout = data.StructLayout({"local": lanes, "incoming": lanes})
+        after = Signal(entry_layout)
+        kept = [Signal(entry_layout, name=f"kept_{age}") for age in range(3)]
+        m.d.sync += [later.eq(earlier) for earlier, later in zip([after, *kept], kept)]
+        bank_bits = ceil_log2(min(config.touch_beats, _BANK))
+        answers = []
+        for bank in range(config.touch_beats >> bank_bits):
+            map_ = Memory(shape=entry_layout, depth=1 << bank_bits, init=[])
+            m.submodules[f"map_{bank}"] = map_
+            write = map_.write_port()
+            read = map_.read_port()
+            answer = Signal(entry_layout, name=f"answer_{bank}")
+            m.d.comb += [
+                write.addr.eq(indices[4][:bank_bits]),
+                write.data.eq(kept[0]),
+                write.en.eq(writes[4] & _is_bank(indices[4][bank_bits:], bank)),
+                read.addr.eq(index[:bank_bits]),
+                read.en.eq(~(write.en & (write.addr == read.addr))),
+            ]
+            m.d.sync += answer.eq(read.data)
+            answers.append(answer)
 
+        # Stage 2 takes the answer, or what the second to fourth before have written; stage 3, what
+        # the one before has.
+        newer = Signal(3)
+        newest = Signal()
+        entry = Signal(entry_layout)
+        found = Signal(entry_layout)
+        m.d.sync += [
+            newest.eq(writes[3] & (indices[3] == indices[2])),
+            newer.eq(Cat(writes[stage] & (indices[stage] == indices[1]) for stage in (3, 4, 5))),
+        ]
+        with m.If(newer[0]):
+            m.d.sync += entry.eq(kept[0])
+        with m.Elif(newer[1]):
+            m.d.sync += entry.eq(kept[1])
+        with m.Elif(newer[2]):
+            m.d.sync += entry.eq(kept[2])
+        with m.Else():
+            for bank, answer in enumerate(answers):
+                with m.If(_is_bank(indices[2][bank_bits:], bank)):
+                    m.d.sync += entry.eq(answer)
+        m.d.comb += found.eq(Mux(newest, kept[0], entry))
+
+        # Stage 3, the rules, a bit per 16-bit lane. The two lanes of a 32-bit element always agree.
+        now = stages[3]
         strobed = Signal(lanes)
         whole = Signal(lanes)
-        partial = Signal(lanes)
+        m.d.sync += [
+            strobed.eq(_per_element([strobes.any() for strobes in _lanes(stages[2].strobe)],
+                                    stages[2].wide)),
+            whole.eq(~_per_element([~strobes.all() for strobes in _lanes(stages[2].strobe)],
+                                   stages[2].wide)),
+        ]
+        parity = now.touch.parity.replicate(lanes)
+        local = Signal()
         own = Signal(lanes)
         other = Signal(lanes)
+        touches = (now.update & now.touch.enable).replicate(lanes)
         duplicate = Signal(lanes)
         active = Signal(lanes)
-        lane_strobes = [request.strobe[2 * lane:2 * lane + 2] for lane in range(lanes)]
-        parity = request.touch.parity.replicate(lanes)
-        touches = (update & request.touch.enable).replicate(lanes)
+        updated = Signal(lanes)
         m.d.comb += [
-            strobed.eq(per_element(strobes.any() for strobes in lane_strobes)),
-            whole.eq(~per_element(~strobes.all() for strobes in lane_strobes)),
-            partial.eq(strobed & ~whole),
-            own.eq(per_element(~(Mux(local, read.data.local, read.data.incoming) ^ parity))),
-            other.eq(per_element(~(Mux(local, read.data.incoming, read.data.local) ^ parity))),
+            local.eq(now.touch.writer == Writer.LOCAL),
+            own.eq(_per_element(~(Mux(local, found.local, found.incoming) ^ parity), now.wide)),
+            other.eq(_per_element(~(Mux(local, found.incoming, found.local) ^ parity), now.wide)),
             duplicate.eq(whole & own & touches),
-            active.eq(whole & ~duplicate & known.replicate(lanes)),
+            active.eq(whole & ~duplicate & now.known.replicate(lanes)),
+            updated.eq(Mux(local, found.local, found.incoming) & ~active | parity & active),
+            after.local.eq(Mux(local, updated, found.local)),
+            after.incoming.eq(Mux(local, found.incoming, updated)),
         ]
+        with m.If(now.clear):
+            m.d.comb += after.eq(0)
+        result = Signal(data.StructLayout({
+            "write": 1,
+            "add": lanes,
+            "strobe": config.beat_bytes,
+            "unknown": 1,
+            "partial": 1,
+            "duplicate": 1,
+        }))
+        m.d.comb += [
+            result.write.eq(now.write),
+            result.add.eq(Mux(now.update, active & (other | ~touches), 0)),
+            result.strobe.eq(Mux(now.update, Cat(lane.replicate(2) for lane in active),
+                                 now.strobe)),
+            result.unknown.eq(now.update & ~now.known),
+            result.partial.eq(now.update & now.known & (strobed & ~whole).any()),
+            result.duplicate.eq(now.update & now.known & duplicate.any()),
+        ]
+
+        # The rest of a request has waited for that.
+        fields = ("dtype", "source", "tag", "last", "address", "data", "tile")
+        rest = data.StructLayout({
+            field: memory_access(config)[field].shape for field in fields})
+        rests = self._waiting(m, "rests", rest, enters,
+                              {field: request[field] for field in fields})
+        results = self._waiting(m, "results", result.shape(), valid[3], {"": result})
+        there = Signal()
+        count = Signal(range(self.places + 1))
+        get_at = Signal(range(self.places))
+        held = Signal()
+        take = Signal()
+        pop = Signal()
+        m.d.comb += [
+            take.eq(~held | leaves),
+            pop.eq(take & there),
+        ]
+        m.d.sync += [
+            count.eq(count + valid[3] - pop),
+            there.eq(valid[3] | (count > 1) | (there & ~pop)),
+            get_at.eq(get_at + pop),
+        ]
+        with m.If(take):
+            m.d.sync += held.eq(there)
+        for port in (rests, results):
+            m.d.comb += [port.addr.eq(get_at), port.en.eq(take)]
 
         # The error stream takes one event a cycle, so a request with two causes stays for a second
         # one.
-        any_partial = Signal()
-        any_duplicate = Signal()
+        access = self.access.payload
+        outcome = results.data
         again = Signal()
         reported = Signal()
         m.d.comb += [
-            any_partial.eq(update & known & partial.any()),
-            any_duplicate.eq(update & known & duplicate.any()),
-            again.eq(held & any_partial & any_duplicate & ~reported),
-            leave.eq(held & ~again & (~self.access.valid | self.access.ready)),
+            again.eq(held & outcome.partial & outcome.duplicate & ~reported),
+            self.access.valid.eq(held & ~again),
+            leaves.eq(self.access.valid & self.access.ready),
+            *(access[field].eq(outcome[field]) for field in ("write", "add", "strobe")),
+            *(access[field].eq(rests.data[field]) for field in fields),
         ]
         with m.If(again):
             m.d.sync += reported.eq(1)
-        with m.If(leave):
+        with m.If(leaves):
             m.d.sync += reported.eq(0)
-
         m.d.sync += [
-            self.error.valid.eq(again | (leave & update & (~known | any_partial | any_duplicate))),
-            self.error.payload.address.eq(request.address),
-            self.error.payload.tile.eq(request.tile),
+            self.error.valid.eq(again | leaves & (outcome.unknown | outcome.partial
+                                                  | outcome.duplicate)),
+            self.error.payload.address.eq(access.address),
+            self.error.payload.tile.eq(access.tile),
         ]
-        with m.If(~known):
+        with m.If(outcome.unknown):
             m.d.sync += self.error.payload.cause.eq(ErrorCause.MISSING_DTYPE)
-        with m.Elif(any_partial & ~reported):
+        with m.Elif(outcome.partial & ~reported):
             m.d.sync += self.error.payload.cause.eq(ErrorCause.PARTIAL_ELEMENT)
         with m.Else():
             m.d.sync += self.error.payload.cause.eq(ErrorCause.DUPLICATE_UPDATE)
 
-        m.d.comb += [
-            write.addr.eq(Mux(clearing, clear_index, request.touch.index)),
-            write.en.eq(clearing | (leave & update & request.touch.enable)),
-        ]
-        with m.If(~clearing):
-            after = Mux(local, read.data.local, read.data.incoming)
-            after = (after & ~active) | (parity & active)
-            m.d.comb += [
-                write.data.local.eq(Mux(local, after, read.data.local)),
-                write.data.incoming.eq(Mux(local, read.data.incoming, after)),
-            ]
-
-        with m.If(~self.access.valid | self.access.ready):
-            m.d.sync += [
-                self.access.valid.eq(leave),
-                self.access.payload.write.eq(request.op != MemoryOp.READ),
-                self.access.payload.add.eq(0),
-            ]
-            for field in ("dtype", "source", "tag", "last", "address", "data", "strobe", "tile"):
-                m.d.sync += self.access.payload[field].eq(request[field])
-            with m.If(update):
-                m.d.sync += [
-                    self.access.payload.add.eq(active & (other | ~touches)),
-                    self.access.payload.strobe.eq(Cat(lane.replicate(2) for lane in active)),
-                ]
-
         return m
+
+    def _waiting(self, m, name, shape, put, values):
+        """A memory that takes a place after the other; returns its read port."""
+        m.submodules[name] = memory = Memory(shape=shape, depth=self.places, init=[])
+        write = memory.write_port()
+        at = Signal(range(self.places), name=f"{name}_at")
+        m.d.comb += [
+            write.addr.eq(at),
+            write.en.eq(put),
+            *((write.data[field] if field else write.data).eq(value)
+              for field, value in values.items()),
+        ]
+        m.d.sync += at.eq(at + put)
+        return memory.read_port()
+
+
+def _is_bank(bits, bank):
+    """Whether it is that bank; the only one has no bits."""
+    return bits == bank if len(bits) else Const(1)
+
+
+def _lanes(strobe):
+    """The strobes of each 16-bit lane."""
+    return [strobe[at:at + 2] for at in range(0, len(strobe), 2)]
+
+
+def _per_element(bits, wide):
+    """``bits`` of each lane, or-ed over the lanes of its element."""
+    bits = list(bits)
+    return Cat(bits[lane] | (bits[lane ^ 1] & wide) for lane in range(len(bits)))
 
 
 def _one_of(dtype, names):

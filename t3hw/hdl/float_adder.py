@@ -148,7 +148,6 @@ class FloatAdder(wiring.Component):
         normal_b = wire("normal_b", b.exponent.any())
         subtract = wire("subtract", (a.sign ^ b.sign) & ~self.keep)
         exponent_big = wire("exponent_big", Mux(swap, b.exponent, a.exponent))
-        exponent_small = wire("exponent_small", Mux(swap, a.exponent, b.exponent))
         normal_big = wire("normal_big", Mux(swap, normal_b, normal_a))
 
         big_1 = register("big_1", Cat(Mux(swap, b.mantissa, a.mantissa) & live, normal_big))
@@ -156,10 +155,15 @@ class FloatAdder(wiring.Component):
             Mux(swap, a.mantissa, b.mantissa) & live & ~drop.replicate(mantissa),
             Mux(swap, normal_a, normal_b) & ~drop))
         # The exponents 0 and 1 have the same weight: one less if just one of the two is 0. That is
-        # a bit below both, which borrows; a third operand would cost another adder.
-        distance = wire("distance", (
-            Cat(C(0, 1), exponent_big) - Cat(normal_a ^ normal_b, exponent_small)))
-        distance_1 = register("distance_1", distance[1:1 + self._exponent])
+        # a bit below both, which borrows; a third operand would cost another adder. Both differences
+        # are made, so that no carry chain follows that of the comparison.
+        def distance(name, large, small):
+            difference = Cat(C(0, 1), large) - Cat(normal_a ^ normal_b, small)
+            return wire(name, difference[1:1 + self._exponent])
+
+        distance_1 = register("distance_1", Mux(
+            swap, distance("distance_b", b.exponent, a.exponent),
+            distance("distance_a", a.exponent, b.exponent)))
         exponent_1 = register("exponent_1", exponent_big | ~normal_big)
         subtract_1 = register("subtract_1", subtract)
         sign_1 = register("sign_1", Mux(swap, b.sign, a.sign))

@@ -1,6 +1,6 @@
 """GEMM engine: the memory traffic of a device's compute units, in their own time."""
 
-from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -11,7 +11,7 @@ from .seams import (
 )
 from .stream_queue import StreamQueue
 
-__all__ = ["GemmEngine", "gemm_word"]
+__all__ = ["GemmEngine"]
 
 #: Fraction bits of times and of beats.
 FRACTION = 8
@@ -20,22 +20,36 @@ TIME_WIDTH = 32
 READ_BURSTS = 256
 #: Largest logarithms of a read burst's beats, of the streams and of a tile's beats.
 BURST_LOG2, STREAMS_LOG2, TILE_LOG2 = 6, 4, 8
-#: Distance of the sequences of two seeds.
-SEED_STRIDE = 0x9E3779B9
+#: First step of the hash of a word: it times this, plus that; and the step from seed to seed.
+HASH_FACTOR = 1 + (1 << 12)
+HASH_OFFSET = 0x7ED55D16
+SEED_FACTOR = 0x9E3779B9 * HASH_FACTOR
+#: Beats of stores from their address to W: at least as many as there are stages.
+WORDS = 16
+#: Least cycles between two looks at a unit: what one look changes, the next one finds.
+LOOK_CYCLES = 3
 
 
-def gemm_word(index):
-    """Mix of a 32-bit value (Bob Jenkins's integer hash); no multiplier, every bit is reached."""
-    def sum_(*values):
-        return sum(values[1:], values[0])[:32]
+def _mix(m, name, multiple, word):
+    """The rest of a mix of 32-bit values (Bob Jenkins's integer hash; no multiplier, every bit is
+    reached) for the word of that number in a beat; and the cycles that it takes."""
+    stage = 0
 
-    x = index
-    x = sum_(x, x << 12, Const(0x7ED55D16, 32))
+    def register(value):
+        nonlocal stage
+        signal = Signal(32, name=f"{name}_{stage}")
+        m.d.sync += signal.eq(value)
+        stage += 1
+        return signal
+
+    x = register(multiple + word * HASH_FACTOR)
     x = x ^ (x >> 19) ^ Const(0xC761C23C, 32)
-    x = sum_(x, x << 5, Const(0x165667B1, 32))
-    x = (sum_(x, Const(0xD3A2646C, 32)) ^ (x << 9))[:32]
-    x = sum_(x, x << 3, Const(0xFD7046C5, 32))
-    return x ^ (x >> 16) ^ Const(0xB55A4F09, 32)
+    x = register(x + (x << 5))
+    x = register(x + Const(0x165667B1, 32))
+    x = register((x + Const(0xD3A2646C, 32))[:32] ^ (x << 9)[:32])
+    x = register(x + (x << 3))
+    x = register(x + Const(0xFD7046C5, 32))
+    return x ^ (x >> 16) ^ Const(0xB55A4F09, 32), stage
 
 
 def _ones(count, width):
@@ -54,8 +68,8 @@ class GemmEngine(wiring.Component):
     next workgroup, in the cycle after its last beat was accepted.
 
     Ends of steps and arrivals of reads are kept exactly, in 1/256 cycle, so lateness in looking at
-    them does not add up. Units are looked at in turn, one a cycle: a step shorter than ``units``
-    cycles takes that long.
+    them does not add up. Units are looked at in turn, one a cycle, each of them in `looks` cycles:
+    a shorter step takes that long.
 
     A step reads ``reads`` beats, from the stage table by the workgroup's stage: workgroups that were
     dispatched before it, divided by ``units``; stages beyond the table have its last entry. The
@@ -69,11 +83,12 @@ class GemmEngine(wiring.Component):
     `t3hw.reference.traffic.gemm_words`.
 
     Latency, if nothing waits: from ``start`` to the first dispatch `start_latency` cycles, one more
-    for each further unit; from dispatch, or from the start of a step, to AR 3; from the last R of a
-    step's reads to its beginning 1; from the end of the last step, which is seen within ``units``
-    cycles, to AW 2 and to W 3; from W's last beat to the next dispatch 1; from the last B to ``done``
-    1. Throughput: one beat a cycle of reads and of stores, also from tile to tile and workgroup to
-    workgroup; AR has a burst a cycle, and a pause of one from step to step.
+    for each further unit; from dispatch, or from the start of a step, to AR `ask_latency`; from the
+    last R of a step's reads to its beginning 1; from the end of the last step, which is seen within
+    `looks` cycles, to AW `look_latency` and from there to W `store_latency`; from W's last beat to
+    the next dispatch `free_latency`; from the last B to ``done`` 1. Throughput: one beat a cycle of
+    reads and of stores, also from tile to tile and workgroup to workgroup; AR has a burst a cycle,
+    and a pause of one from step to step.
 
     Parameters
     ----------
@@ -84,6 +99,11 @@ class GemmEngine(wiring.Component):
     stages : int
         Entries of the stage table, 1 to 256.
 
+    Attributes
+    ----------
+    start_latency, ask_latency, look_latency, store_latency, free_latency, looks : int
+        Cycles, as above.
+
     Members
     -------
     settings : In(gemm_settings)
@@ -91,7 +111,7 @@ class GemmEngine(wiring.Component):
     stage : In, stream of `gemm_stage`
         Writes an entry of the stage table. Not while ``busy``.
     legal : Out(1)
-        The settings of the cycle before can be run: 1 to ``units`` units; workgroups, chunks, steps
+        The settings of two cycles before can be run: 1 to ``units`` units; workgroups, chunks, steps
         and wavefronts not 0; ids that fit in AWUSER; first_workgroup below workgroups; bursts and
         tiles of at most 64 and 256 beats and 4 KiB, which start on multiples of their size; streams
         of at least a burst.
@@ -115,8 +135,14 @@ class GemmEngine(wiring.Component):
         If ``units`` or ``stages`` is out of its range.
     """
 
-    #: Cycles from ``start`` to the first dispatch.
+    #: Cycles from ``start`` to the first dispatch; from there to AR.
     start_latency = 18
+    ask_latency = 4
+    #: Cycles from the end of a last step to AW, if its unit is looked at; from AW to W.
+    look_latency = 3
+    store_latency = 10
+    #: Cycles from W's last beat to the next dispatch.
+    free_latency = 2
 
     def __init__(self, *, config, units=128, stages=128):
         for name, value in (("units", units), ("stages", stages)):
@@ -125,6 +151,8 @@ class GemmEngine(wiring.Component):
         self._config = config
         self._units = units
         self._stages = stages
+        #: Cycles in which each unit is looked at once.
+        self.looks = max(units, LOOK_CYCLES)
         super().__init__({
             "settings": In(gemm_settings(config)),
             "stage": In(stream.Signature(gemm_stage, always_ready=True)),
@@ -185,9 +213,10 @@ class GemmEngine(wiring.Component):
         returned_write = returned.write_port()
         place_write = place_memory.write_port()
         stage_write = stages.write_port()
-        context_read = contexts.read_port(transparent_for=[context_write])
-        asked_read = asked.read_port(transparent_for=[asked_write])
-        returned_read = returned.read_port(transparent_for=[returned_write])
+        # What these miss of the same cycle the next look finds.
+        context_read = contexts.read_port()
+        asked_read = asked.read_port()
+        returned_read = returned.read_port()
         place_read = place_memory.read_port()
         stage_read = stages.read_port()
         asked_before = asked.read_port(transparent_for=[asked_write])
@@ -199,17 +228,24 @@ class GemmEngine(wiring.Component):
         ]
 
         # Begin and end.
-        legal = self._is_legal()
+        checks = self._checks()
+        passed = Signal(len(checks))
         cleared = Signal(range(places))
         clearing = Signal()
         digit = Signal(4)
         number = Signal(16)
         offset = Signal(config.addr_width)
         place_in_chunk = Signal(16)
+        seeded = Signal(32)
+        last_digit = Signal()
+        seed_digits = Signal(32)
+        workgroup_digits = Signal(16)
         running = Signal()
         now = Signal(TIME_WIDTH)
+        next_cycle = Signal(TIME_WIDTH)
+        m.d.comb += next_cycle.eq(now + 1)
         begin = Signal()
-        m.d.sync += self.legal.eq(legal)
+        m.d.sync += [passed.eq(checks), self.legal.eq(passed.all())]
         stored = Signal(16)
         unanswered = Signal(17)
         m.d.comb += begin.eq(self.start & self.legal & ~self.busy)
@@ -223,6 +259,8 @@ class GemmEngine(wiring.Component):
             with m.State("IDLE"):
                 m.d.sync += [
                     digit.eq(15), number.eq(settings.first_workgroup), offset.eq(0),
+                    last_digit.eq(0), seed_digits.eq(settings.seed),
+                    workgroup_digits.eq(settings.first_workgroup),
                     place_in_chunk.eq(0),
                 ]
                 # Busy: started while contexts were cleared.
@@ -231,16 +269,26 @@ class GemmEngine(wiring.Component):
             # first_workgroup * workgroup_bytes and first_workgroup mod chunk_workgroups, digit by
             # digit.
             with m.State("PREPARE"):
-                bit = settings.first_workgroup.bit_select(digit, 1)
+                bit = workgroup_digits[-1]
                 rest = Signal(17)
+                # Two bits of the seed a digit; the last one brings the hash's constant.
+                pair = seed_digits[-2:]
+                times = [Const(n * SEED_FACTOR & 0xFFFFFFFF, 32) for n in range(4)]
+                last_times = [Const(n * SEED_FACTOR + HASH_OFFSET & 0xFFFFFFFF, 32)
+                              for n in range(4)]
                 m.d.comb += rest.eq(Cat(bit, place_in_chunk))
                 m.d.sync += [
                     offset.eq((offset << 1) + Mux(bit, settings.workgroup_bytes, 0)),
                     place_in_chunk.eq(Mux(rest >= settings.chunk_workgroups,
                                           rest - settings.chunk_workgroups, rest)),
+                    seeded.eq((seeded << 2) + Mux(last_digit, Array(last_times)[pair],
+                                                  Array(times)[pair])),
                     digit.eq(digit - 1),
+                    last_digit.eq(digit == 1),
+                    seed_digits.eq(seed_digits << 2),
+                    workgroup_digits.eq(workgroup_digits << 1),
                 ]
-                with m.If(digit == 0):
+                with m.If(last_digit):
                     m.next = "RUN"
             with m.State("RUN"):
                 m.d.comb += running.eq(1)
@@ -251,24 +299,37 @@ class GemmEngine(wiring.Component):
         with m.If(begin):
             m.d.sync += [self.busy.eq(1), self.error.eq(0), now.eq(0)]
         with m.Elif(self.busy):
-            m.d.sync += now.eq(now + 1)
+            m.d.sync += now.eq(next_cycle)
+
+        # What is constant in a run, from registers.
+        last_unit = Signal(9)
+        last_workgroup = Signal(16)
+        last_in_chunk = Signal(16)
+        last_look = Signal(9)
+        m.d.sync += [
+            last_unit.eq(settings.units - 1),
+            last_workgroup.eq(settings.workgroups - 1),
+            last_in_chunk.eq(settings.chunk_workgroups - 1),
+            last_look.eq(Mux(settings.units < LOOK_CYCLES, LOOK_CYCLES - 1, settings.units - 1)),
+        ]
 
         # First stage: which context, and whether it gets a workgroup. A unit that has become free
         # comes first, then those that have had no workgroup yet, then the context whose turn it is.
         freed = Signal()
+        stores = Signal()
         freed_context = Signal(context_index)
         dispatched = Signal(16)
         swept = Signal(9)
-        turn = Signal(context_index)
+        turn = Signal(9)
         stage = Signal(range(max(self._stages, 2)))
         in_stage = Signal(9)
         left = Signal()
+        sweeping = Signal()
         dispatch = Signal()
         index = Signal(context_index)
         sweep = Signal()
         m.d.comb += [
-            left.eq(dispatched != settings.workgroups),
-            sweep.eq(~freed & left & (swept != settings.units)),
+            sweep.eq(~freed & left & sweeping),
             dispatch.eq(running & left & (freed | sweep)),
             index.eq(Mux(freed & left, freed_context, Mux(sweep, swept, turn))),
             context_read.addr.eq(index),
@@ -282,66 +343,96 @@ class GemmEngine(wiring.Component):
             place_write.en.eq(dispatch),
         ]
         with m.If(begin):
-            m.d.sync += [dispatched.eq(0), swept.eq(0), turn.eq(0), stage.eq(0), in_stage.eq(0)]
+            m.d.sync += [dispatched.eq(0), swept.eq(0), turn.eq(0), stage.eq(0), in_stage.eq(0),
+                         left.eq(1), sweeping.eq(1)]
         with m.If(dispatch):
             m.d.sync += [
                 dispatched.eq(dispatched + 1),
+                left.eq(dispatched != last_workgroup),
                 number.eq(number + 1),
                 offset.eq(offset + settings.workgroup_bytes),
                 place_in_chunk.eq(
-                    Mux(place_in_chunk + 1 == settings.chunk_workgroups, 0, place_in_chunk + 1)),
+                    Mux(place_in_chunk == last_in_chunk, 0, place_in_chunk + 1)),
                 in_stage.eq(in_stage + 1),
             ]
-            with m.If(number + 1 == settings.workgroups):
+            with m.If(number == last_workgroup):
                 m.d.sync += [number.eq(0), offset.eq(0), place_in_chunk.eq(0)]
-            with m.If(in_stage + 1 == settings.units):
+            with m.If(in_stage == last_unit):
                 m.d.sync += in_stage.eq(0)
                 with m.If(stage != self._stages - 1):
                     m.d.sync += stage.eq(stage + 1)
             with m.If(sweep):
-                m.d.sync += swept.eq(swept + 1)
+                m.d.sync += [swept.eq(swept + 1), sweeping.eq(swept != last_unit)]
         with m.Elif(running):
-            m.d.sync += turn.eq(Mux(turn + 1 == settings.units, 0, turn + 1))
+            m.d.sync += turn.eq(Mux(turn == last_look, 0, turn + 1))
 
-        # Second stage: what has become of the context.
-        is_dispatch = Signal()
-        is_visit = Signal()
-        visited = Signal(context_index)
+        # Second stage: what has become of the context, compared. A context's next look comes after
+        # what this one writes.
+        found = Signal(data.StructLayout({
+            "dispatch": 1, "visit": 1, "index": Signal(context_index).shape()}))
         m.d.sync += [
-            is_dispatch.eq(dispatch),
-            is_visit.eq(running & ~dispatch),
-            visited.eq(index),
+            found.dispatch.eq(dispatch),
+            found.visit.eq(running & ~dispatch & (turn <= last_unit)),
+            found.index.eq(index),
         ]
         context = context_read.data
-        arrival = Signal(time)
-        ended = Signal()
-        step = Signal()
-        late = Signal()
-        reads_wanted = Signal()
-        begun = Signal(TIME_WIDTH + FRACTION)
         due = context.due.as_value()
+        arrival = Signal(time)
+        waited = Signal(TIME_WIDTH + FRACTION)
+        late = Signal()
         m.d.comb += [
             arrival.cycle.eq(returned_read.data.cycle),
-            ended.eq(is_visit & context.running & (Cat(Const(0, FRACTION), now) >= due)),
-            step.eq(ended & (context.steps != 0) & (asked_read.data.turn == context.turn)
-                    & (asked_read.data.bursts == returned_read.data.bursts)),
             late.eq(asked_read.data.any & (arrival.as_value() > due)),
-            begun.eq(Mux(late, arrival.as_value(), due)),
-            reads_wanted.eq(is_dispatch | step & (context.steps != 1)),
+        ]
+        is_dispatch = Signal()
+        visited = Signal(context_index)
+        ended = Signal()
+        came = Signal()
+        was_late = Signal()
+        turned = Signal()
+        steps_left = Signal(16)
+        any_left = Signal()
+        last_left = Signal()
+        reads = Signal(16)
+        begun = Signal(TIME_WIDTH + FRACTION)
+        visited_place = Signal(place)
+        m.d.sync += [
+            is_dispatch.eq(found.dispatch),
+            visited.eq(found.index),
+            ended.eq(found.visit & context.running & (Cat(Const(0, FRACTION), now) >= due)),
+            came.eq((asked_read.data.turn == context.turn)
+                    & (asked_read.data.bursts == returned_read.data.bursts)),
+            was_late.eq(late),
+            waited.eq(arrival.as_value() - due),
+            begun.eq(Mux(found.dispatch, Cat(Const(0, FRACTION), now),
+                         Mux(late, arrival.as_value(), due))),
+            turned.eq(context.turn),
+            steps_left.eq(context.steps),
+            any_left.eq(context.steps != 0),
+            last_left.eq(context.steps == 1),
+            reads.eq(Mux(found.dispatch, stage_read.data, context.reads)),
+            visited_place.eq(place_read.data),
+        ]
+
+        # Third stage: what it does next.
+        step = Signal()
+        reads_wanted = Signal()
+        m.d.comb += [
+            step.eq(ended & any_left & came),
+            reads_wanted.eq(is_dispatch | step & ~last_left),
             read_jobs.i.valid.eq(reads_wanted),
             read_jobs.i.payload.context.eq(visited),
-            read_jobs.i.payload.reads.eq(Mux(is_dispatch, stage_read.data, context.reads)),
-            store_queue.i.valid.eq(ended & (context.steps == 0)),
+            read_jobs.i.payload.reads.eq(reads),
+            store_queue.i.valid.eq(ended & ~any_left),
             store_queue.i.payload.context.eq(visited),
-            store_queue.i.payload.place.eq(place_read.data),
+            store_queue.i.payload.place.eq(visited_place),
             context_write.addr.eq(visited),
             context_write.en.eq(is_dispatch | step | store_queue.i.valid),
             context_write.data.running.eq(is_dispatch | step),
-            context_write.data.turn.eq(context.turn ^ reads_wanted),
-            context_write.data.steps.eq(Mux(is_dispatch, settings.steps, context.steps - 1)),
-            context_write.data.reads.eq(read_jobs.i.payload.reads),
-            context_write.data.due.eq(
-                Mux(is_dispatch, Cat(Const(0, FRACTION), now), begun + settings.step_cycles)),
+            context_write.data.turn.eq(turned ^ reads_wanted),
+            context_write.data.steps.eq(Mux(is_dispatch, settings.steps, steps_left - 1)),
+            context_write.data.reads.eq(reads),
+            context_write.data.due.eq(begun + Mux(is_dispatch, 0, settings.step_cycles)),
         ]
 
         # Ask for reads.
@@ -350,7 +441,8 @@ class GemmEngine(wiring.Component):
         owed = Signal(10 + FRACTION)        # beats
         bursts = Signal(burst_count)
         stream_ = Signal(STREAMS_LOG2)
-        stream_start = Signal(config.addr_width)
+        stream_base = Signal(config.addr_width)
+        last_stream = Signal(STREAMS_LOG2)
         position = Signal(config.addr_width)
         within_stream = Signal(config.addr_width)
         issue = Signal()
@@ -362,8 +454,6 @@ class GemmEngine(wiring.Component):
         burst = self.ar.payload
         full = Signal()
         m.d.comb += [
-            burst_beats.eq(1 << settings.burst_log2),
-            within_stream.eq(_ones(settings.stream_bytes_log2, config.addr_width)),
             full.eq(owed[FRACTION:] >= burst_beats),
             issue.eq(asking & full & (~self.ar.valid | self.ar.ready) & owners.i.ready),
             all_asked.eq(asking & ~full),
@@ -374,6 +464,11 @@ class GemmEngine(wiring.Component):
             asked_before.addr.eq(Mux(next_job, read_jobs.o.payload.context, asker)),
             asked_write.addr.eq(Mux(clearing, cleared, asker)),
             asked_write.en.eq(all_asked | clearing),
+        ]
+        m.d.sync += [
+            burst_beats.eq(1 << settings.burst_log2),
+            within_stream.eq(_ones(settings.stream_bytes_log2, config.addr_width)),
+            last_stream.eq(_ones(settings.streams_log2, STREAMS_LOG2)),
         ]
         with m.If(~clearing):
             m.d.comb += [
@@ -395,20 +490,21 @@ class GemmEngine(wiring.Component):
         with m.If(issue):
             m.d.sync += [
                 self.ar.valid.eq(1),
-                burst.addr.eq(settings.read_base + stream_start + position),
+                burst.addr.eq(stream_base + position),
                 owed.eq(owed - (burst_beats << FRACTION)),
                 bursts.eq(bursts + 1),
                 stream_.eq(stream_ + 1),
-                stream_start.eq(stream_start + within_stream + 1),
+                stream_base.eq(stream_base + within_stream + 1),
             ]
-            with m.If(((stream_ + 1) >> settings.streams_log2) != 0):
+            with m.If(stream_ == last_stream):
                 m.d.sync += [
                     stream_.eq(0),
-                    stream_start.eq(0),
+                    stream_base.eq(settings.read_base),
                     position.eq((position + (burst_beats << config.beat_shift)) & within_stream),
                 ]
         with m.If(begin):
-            m.d.sync += [owed.eq(0), stream_.eq(0), stream_start.eq(0), position.eq(0)]
+            m.d.sync += [owed.eq(0), stream_.eq(0), stream_base.eq(settings.read_base),
+                         position.eq(0)]
         m.d.comb += [
             burst.len.eq(burst_beats - 1),
             burst.size.eq(config.beat_shift),
@@ -450,9 +546,13 @@ class GemmEngine(wiring.Component):
         sent = Signal()
         last_tile = Signal()
         tile_beats = Signal(TILE_LOG2 + 1)
-        m.d.comb += [
+        last_wavefront = Signal(5)
+        m.d.sync += [
             tile_beats.eq(1 << settings.tile_beats_log2),
-            last_tile.eq(wavefront + 1 == settings.wavefronts),
+            last_wavefront.eq(settings.wavefronts - 1),
+        ]
+        m.d.comb += [
+            last_tile.eq(wavefront == last_wavefront),
             tile_address.eq(store_queue.o.payload.place.address + tile_offset),
             sent.eq(store_queue.o.valid & (~self.aw.valid | self.aw.ready) & tiles.i.ready),
             store_queue.o.ready.eq(sent & last_tile),
@@ -476,43 +576,82 @@ class GemmEngine(wiring.Component):
                 tile_offset.eq(Mux(last_tile, 0, tile_offset + (tile_beats << config.beat_shift))),
             ]
 
-        # Data of stores.
+        # Data of stores, in stages that never stand still: a beat is begun when there is room for it
+        # at the end.
+        beat_layout = data.StructLayout({
+            "valid": 1, "first": 1, "last": 1, "frees": 1,
+            "context": Signal(context_index).shape()})
+        m.submodules.words = words = StreamQueue(shape=data.StructLayout({
+            "data": config.data_width, "last": 1, "frees": 1,
+            "context": Signal(context_index).shape()}), depth=WORDS)
         beat = Signal(TILE_LOG2)
-        beat_address = Signal(config.addr_width)
-        loaded = Signal()
-        last_beat = Signal()
-        frees = Signal()
-        seed_offset = Signal(32)
-        m.d.sync += seed_offset.eq(settings.seed * SEED_STRIDE)
+        last_beat_number = Signal(TILE_LOG2)
+        loading = Signal(beat_layout)
+        under_way = Signal(range(WORDS + 1))
+        room = Signal(init=1)
+        accepted = Signal()
         m.d.comb += [
-            beat_address.eq(tiles.o.payload.address + (beat << config.beat_shift)),
-            last_beat.eq(beat + 1 == tile_beats),
-            loaded.eq(tiles.o.valid & (~self.w.valid | self.w.ready)),
-            tiles.o.ready.eq(loaded & last_beat),
-            freed.eq(self.w.valid & self.w.ready & frees),
-            self.w.payload.strb.eq(~0),
+            loading.valid.eq(tiles.o.valid & room),
+            loading.first.eq(beat == 0),
+            loading.last.eq(beat == last_beat_number),
+            loading.frees.eq(loading.last & tiles.o.payload.frees),
+            loading.context.eq(tiles.o.payload.context),
+            tiles.o.ready.eq(room & loading.last),
+            accepted.eq(self.w.valid & self.w.ready),
         ]
-        with m.If(self.w.ready):
-            m.d.sync += self.w.valid.eq(0)
-        with m.If(loaded):
-            m.d.sync += [
-                self.w.valid.eq(1),
-                self.w.payload.last.eq(last_beat),
-                frees.eq(last_beat & tiles.o.payload.frees),
-                freed_context.eq(tiles.o.payload.context),
-                beat.eq(Mux(last_beat, 0, beat + 1)),
-            ]
-            for word in range(config.data_width // 32):
-                mixed = gemm_word(
-                    ((beat_address[2:] | word) + seed_offset)[:32])
-                m.d.sync += self.w.payload.data.word_select(word, 32).eq(
-                    mixed & settings.and_mask | settings.or_mask)
+        m.d.sync += [
+            last_beat_number.eq(tile_beats - 1),
+            under_way.eq(under_way + loading.valid - accepted),
+            room.eq((under_way < WORDS - 1) | accepted | (room & ~loading.valid)),
+        ]
+        with m.If(loading.valid):
+            m.d.sync += beat.eq(Mux(loading.last, 0, beat + 1))
+
+        # 32-bit word number n of a run is a hash of n + seed * stride; its first step is a
+        # multiplication of that, of which only the tile's part is done for each tile.
+        multiple = Signal(32)
+        first_multiple = Signal(32)
+        at = tiles.o.payload.address[2:]
+        beats = [loading]
+        for stage in range(1, 4):
+            beats.append(Signal(beat_layout, name=f"beat_{stage}"))
+            m.d.sync += beats[stage].eq(beats[stage - 1])
+        scaled = Signal(32)
+        words_a_beat = config.data_width // 32
+        m.d.sync += [
+            scaled.eq((at + (at << 12))[:32]),
+            first_multiple.eq(scaled + seeded),
+        ]
+        with m.If(beats[2].valid):
+            m.d.sync += multiple.eq(Mux(beats[2].first, first_multiple,
+                                        multiple + words_a_beat * HASH_FACTOR))
+        mixed = []
+        for word in range(words_a_beat):
+            value, delay = _mix(m, f"word_{word}", multiple, word)
+            mixed.append(value & settings.and_mask | settings.or_mask)
+        ends = beats[3]
+        for stage in range(delay):
+            later = Signal(beat_layout, name=f"mixed_{stage}")
+            m.d.sync += later.eq(ends)
+            ends = later
+        m.d.comb += [
+            words.i.valid.eq(ends.valid),
+            words.i.payload.data.eq(Cat(mixed)),
+            *(words.i.payload[key].eq(ends[key]) for key in ("last", "frees", "context")),
+            self.w.valid.eq(words.o.valid),
+            words.o.ready.eq(self.w.ready),
+            self.w.payload.data.eq(words.o.payload.data),
+            self.w.payload.last.eq(words.o.payload.last),
+            self.w.payload.strb.eq(~0),
+            stores.eq(accepted & words.o.payload.frees),
+        ]
+        m.d.sync += [freed.eq(stores), freed_context.eq(words.o.payload.context)]
 
         # Answers.
         m.d.comb += self.b.ready.eq(1)
         m.d.sync += [
             unanswered.eq(unanswered + sent - self.b.valid),
-            stored.eq(stored + freed),
+            stored.eq(stored + stores),
         ]
         with m.If(begin):
             m.d.sync += stored.eq(0)
@@ -520,10 +659,11 @@ class GemmEngine(wiring.Component):
                   | self.r.valid & (self.r.payload.resp != 0)):
             m.d.sync += self.error.eq(1)
 
-        self._measure(m, begin=begin, now=now, step=step & late, waited=arrival.as_value() - due)
+        self._measure(m, begin=begin, next_cycle=next_cycle, step=step & was_late, waited=waited)
         return m
 
-    def _is_legal(self):
+    def _checks(self):
+        """A bit for each rule of the settings."""
         config = self._config
         settings = self.settings
         burst_log2 = settings.burst_log2 + config.beat_shift
@@ -543,28 +683,30 @@ class GemmEngine(wiring.Component):
             (settings.read_base & _ones(burst_log2, 12)) == 0,
             ((settings.base | settings.workgroup_bytes)
              & _ones(tile_log2, 12)) == 0,
-        ).all()
+        )
 
-    def _measure(self, m, *, begin, now, step, waited):
+    def _measure(self, m, *, begin, next_cycle, step, waited):
         measured = Signal(gemm_results)
         wait = Signal(measured.read_wait.shape().width + FRACTION)
         accepted = self.w.valid & self.w.ready
+        any_stored = Signal()
         m.d.comb += [
             self.results.eq(measured),
             self.results.read_wait.eq(wait[FRACTION:]),
         ]
         with m.If(begin):
-            m.d.sync += [measured.eq(0), wait.eq(0)]
+            m.d.sync += [measured.eq(0), wait.eq(0), any_stored.eq(0)]
         with m.Elif(self.busy):
             m.d.sync += [
-                measured.cycles.eq(now + 1),
+                measured.cycles.eq(next_cycle),
                 measured.read_beats.eq(measured.read_beats + self.r.valid),
                 measured.write_beats.eq(measured.write_beats + accepted),
                 measured.store_stall.eq(measured.store_stall + (self.w.valid & ~self.w.ready)),
             ]
             with m.If(accepted):
-                m.d.sync += measured.last_store.eq(now + 1)
-                with m.If(measured.write_beats == 0):
-                    m.d.sync += measured.first_store.eq(now + 1)
+                m.d.sync += measured.last_store.eq(next_cycle)
+                m.d.sync += any_stored.eq(1)
+                with m.If(~any_stored):
+                    m.d.sync += measured.first_store.eq(next_cycle)
             with m.If(step):
                 m.d.sync += wait.eq(wait + waited[:TIME_WIDTH + FRACTION])

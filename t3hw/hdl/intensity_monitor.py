@@ -92,8 +92,10 @@ class IntensityMonitor(wiring.Component):
         # Between arming and the first access no cycle counts.
         cycles = Signal(_COUNT_WIDTH)
         accesses = Signal(_COUNT_WIDTH)
+        started = Signal()
+        full = Signal()
         counts = Signal()
-        m.d.comb += counts.eq((self.access | (cycles != 0)) & ~cycles.all())
+        m.d.comb += counts.eq((self.access | started) & ~full)
 
         # What is left of the accesses, doubled at each step. They are never more than the cycles,
         # so the quotient has one bit before its point.
@@ -101,7 +103,7 @@ class IntensityMonitor(wiring.Component):
         left = Signal(_COUNT_WIDTH + 1)
         quotient = Signal(INTENSITY_WIDTH)
         fits = Signal()
-        m.d.comb += fits.eq((left >= cycles) & (cycles != 0))
+        m.d.comb += fits.eq((left >= cycles) & started)
 
         level = Signal(range(INTENSITY_LEVELS))
         m.d.comb += level.eq(INTENSITY_LEVELS - 1)
@@ -114,6 +116,8 @@ class IntensityMonitor(wiring.Component):
             m.d.sync += [
                 cycles.eq(0),
                 accesses.eq(0),
+                started.eq(0),
+                full.eq(0),
                 steps.eq(0),
                 status.measuring.eq(1),
                 status.complete.eq(0),
@@ -142,6 +146,9 @@ class IntensityMonitor(wiring.Component):
         with m.Elif(status.measuring & counts):
             m.d.sync += [
                 cycles.eq(cycles + 1),
+                started.eq(1),
+                # The last cycle that fits is counted now.
+                full.eq(cycles == (1 << _COUNT_WIDTH) - 2),
                 accesses.eq(accesses + self.access),
             ]
 

@@ -8,7 +8,7 @@ from amaranth.utils import ceil_log2
 
 from .near_memory_adder import NearMemoryAdder
 from .popcount import popcount
-from .seams import commit, memory_access
+from .seams import byte_count_width, commit, memory_access
 
 __all__ = ["MemoryArray"]
 
@@ -76,14 +76,15 @@ class MemoryArray(wiring.Component):
     @property
     def latency(self):
         """Cycles from an access to its result."""
-        # Array and adder.
-        return 1 + self._adder.latency
+        # Array, its register, and adder.
+        return 2 + self._adder.latency
 
     @property
     def interlock(self):
         """Cycles from a write to the first access that sees its result."""
-        # Array, adder, and the write itself, which the read port does not see in the same cycle.
-        return 2 + self._adder.latency
+        # Array, its register, adder, and the write itself, which the read port does not see in the
+        # same cycle.
+        return 3 + self._adder.latency
 
     def elaborate(self, platform):
         m = Module()
@@ -99,32 +100,44 @@ class MemoryArray(wiring.Component):
         access = self.i.payload.access
         m.d.comb += [
             read.addr.eq(access.address[config.beat_shift:size_shift]),
-            read.en.eq(self.i.valid),
+            # Who reads what is written in the same cycle does not need it. Saying so spares the logic
+            # that would make a block RAM return what was there before.
+            read.en.eq(self.i.valid & ~(write.en.any() & (write.addr == read.addr))),
         ]
 
-        # What comes with the array's output. Both go straight to the adder, which registers them
-        # and never stalls, since its output is always taken.
+        # What comes with the array's output, and after the register which is all that follows that.
+        # The adder never stalls, since its output is always taken.
+        asked_valid = Signal()
+        asked = Signal(self.i.payload.shape())
+        asked_outside = Signal()
         found_valid = Signal()
         found = Signal(self.i.payload.shape())
         outside = Signal()
+        old = Signal(config.data_width)
+        bytes_ = Signal(byte_count_width(config))
         m.d.sync += [
-            found_valid.eq(self.i.valid),
-            found.eq(self.i.payload),
-            outside.eq(access.address[size_shift:].any()),
+            asked_valid.eq(self.i.valid),
+            asked.eq(self.i.payload),
+            asked_outside.eq(access.address[size_shift:].any()),
+            found_valid.eq(asked_valid),
+            found.eq(asked),
+            outside.eq(asked_outside),
+            old.eq(read.data),
+            bytes_.eq(Mux(asked_outside, 0, popcount(asked.access.strobe))),
         ]
         meta = adder.i.payload.meta
         m.d.comb += [
             adder.i.valid.eq(found_valid),
             adder.i.payload.dtype.eq(found.access.dtype),
             adder.i.payload.add.eq(Mux(found.access.write, found.access.add, 0)),
-            adder.i.payload.old.eq(read.data),
+            adder.i.payload.old.eq(old),
             # What is read passes the adder as a new value that is not added to.
             adder.i.payload.new.eq(Mux(found.access.write, found.access.data,
-                                       Mux(outside, 0, read.data))),
+                                       Mux(outside, 0, old))),
             meta.write.eq(found.access.write),
             meta.strobe.eq(Mux(found.access.write & ~outside, found.access.strobe, 0)),
             meta.commit.error.eq(outside),
-            meta.commit.bytes.eq(Mux(outside, 0, popcount(found.access.strobe))),
+            meta.commit.bytes.eq(bytes_),
             adder.o.ready.eq(1),
         ]
         for field in ("source", "tag", "last", "address", "tile"):

@@ -1,6 +1,6 @@
 """Memory controller: two queues, arbitration, first touch, and a memory."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,8 +16,8 @@ from .stream_queue import StreamQueue
 
 __all__ = ["MemoryController", "memory_events"]
 
-#: Requests that fit between the arbiter and the memory: its output, and two stages of first touch.
-_ON_THE_WAY = 3
+#: Requests that fit between the arbiter and the memory: its output, and what first touch holds.
+_ON_THE_WAY = 1 + FirstTouch.places
 
 #: Errors of the memory that wait for errors of first touch to be reported.
 _WAITING_ERRORS = 4
@@ -43,8 +43,8 @@ class MemoryController(wiring.Component):
     the memory in order; those to one beat take effect in the order in which the arbiter issues
     them, and with ``"builtin"`` all do.
 
-    Latency from ``compute`` to the memory 4 cycles, from ``ingress`` and ``dma`` 5, plus the
-    memory's own. Throughput one beat a cycle, as far as first touch and the memory keep it.
+    Latency from ``compute`` to the memory `queue_latency` cycles, from ``ingress`` and ``dma`` one more,
+    plus the memory's own. Throughput one beat a cycle, as far as first touch and the memory keep it.
 
     Parameters
     ----------
@@ -55,6 +55,8 @@ class MemoryController(wiring.Component):
     ----------
     memory : BuiltinMemory, AxiMemory or DramMemory
         The memory, with its own latencies.
+    queue_latency : int
+        Cycles from ``compute`` to the memory, if nothing waits.
 
     Members
     -------
@@ -66,7 +68,8 @@ class MemoryController(wiring.Component):
         Cycles that the communication queue waits at most when ``policy`` prefers compute; 0: for
         ever.
     threshold : In(16)
-        With ``MCA``, the ``occupancy`` from which on no communication issues; 0: none.
+        With ``MCA``, the ``occupancy`` from which on no communication issues; 0: none. A change
+        holds from the next cycle on, and what the memory has begun gives way one cycle later.
     latency : In(16)
         Cycles that the built-in memory adds; without effect on the others.
     clear : In, stream of `clear_range`
@@ -96,6 +99,9 @@ class MemoryController(wiring.Component):
     TypeError
         If ``config`` is not a NodeConfig.
     """
+
+    #: Compute queue, arbiter, first touch.
+    queue_latency = 2 + FirstTouch.latency
 
     def __init__(self, *, config):
         self._config = checked_config(config)
@@ -153,8 +159,6 @@ class MemoryController(wiring.Component):
         m.d.comb += [
             arbiter.policy.eq(self.policy),
             arbiter.starvation_limit.eq(self.starvation_limit),
-            arbiter.threshold.eq(self.threshold),
-            arbiter.occupancy.eq(self.occupancy),
         ]
         if config.memory == "axi":
             for channel in _CHANNELS:
@@ -176,6 +180,18 @@ class MemoryController(wiring.Component):
             self.occupancy.eq(memory.occupancy + on_the_way),
         ]
         m.d.sync += on_the_way.eq(on_the_way + issued - entered)
+
+        # The threshold is compared ahead of time. What has left counts one cycle longer there.
+        counted = Signal(16)
+        left = Signal.like(memory.leaves)
+        remain = Signal(16)
+        m.d.comb += remain.eq(counted - left)
+        m.d.sync += [
+            left.eq(memory.leaves),
+            counted.eq(remain + issued),
+            arbiter.closed.eq((self.threshold != 0) & Mux(
+                issued, remain + 1 >= self.threshold, remain >= self.threshold)),
+        ]
 
         # Reports of first touch pass at once. Those of the memory have all the same cause, so one
         # that finds no place is no loss.

@@ -20,7 +20,8 @@ from .producer_port import ProducerPort
 from .read_splitter import ReadSplitter
 from .register_block import RegisterBlock
 from .seams import (MemoryOp, Source, dram_command, memory_request, occupancy_buckets,
-                    remote_beat)
+                    read_burst, remote_beat)
+from .stream_queue import StreamQueue
 from .tracker import Tracker
 from .trigger import Trigger
 
@@ -178,7 +179,11 @@ class Node(wiring.Component):
                                                              requesters=2)
         wiring.connect(m, producer.compute, controller.compute)
         wiring.connect(m, ingress.request, controller.ingress)
-        wiring.connect(m, engine.read, splitter.burst)
+        # Queues of two transfers, here and below, where one block's ready would wait for the next
+        # one's through too much logic.
+        m.submodules.bursts = bursts = StreamQueue(shape=read_burst(config), depth=2)
+        wiring.connect(m, engine.read, bursts.i)
+        wiring.connect(m, bursts.o, splitter.burst)
         wiring.connect(m, splitter.request, communication.i[0])
         wiring.connect(m, front_end.doorbell_local, communication.i[1])
         wiring.connect(m, communication.o, controller.dma)
@@ -206,7 +211,9 @@ class Node(wiring.Component):
         m.submodules.outgoing = outgoing = PacketMerge(shape=remote_beat(config))
         wiring.connect(m, engine.packet, outgoing.a)
         wiring.connect(m, front_end.doorbell_remote, outgoing.b)
-        wiring.connect(m, outgoing.o, egress.dma)
+        m.submodules.sending = sending = StreamQueue(shape=remote_beat(config), depth=2)
+        wiring.connect(m, outgoing.o, sending.i)
+        wiring.connect(m, sending.o, egress.dma)
         wiring.connect(m, producer.remote, egress.producer)
 
         self._clear(m, plan_state.clear, (tracker.clear, trigger.clear, controller.clear))
@@ -216,21 +223,29 @@ class Node(wiring.Component):
             config=config, starts=2, ends=1, limit=_requests_under_way(config))
         m.submodules.commands = commands = InFlight(config=config, starts=1, ends=1,
                                                     limit=config.commands)
+        # Events are registered, since they come late in their cycle; what is in the registers is
+        # under way, too.
+        begun = Signal(config.plans)
         for event, stream in zip(requests.start, (producer.compute, ingress.request), strict=True):
-            m.d.comb += [
+            m.d.sync += [
                 event.valid.eq(stream.valid & stream.ready & stream.payload.tile.tracked
                                & (stream.payload.op != MemoryOp.READ)),
                 event.plan.eq(stream.payload.tile.plan),
             ]
-        m.d.comb += [
-            requests.end[0].valid.eq(controller.commit.valid & controller.commit.payload.tile.tracked),
-            requests.end[0].plan.eq(controller.commit.payload.tile.plan),
+        m.d.sync += [
             commands.start[0].valid.eq(front_end.fire.valid & front_end.fire.ready),
             commands.start[0].plan.eq(front_end.fire.payload.plan),
             commands.end[0].valid.eq(front_end.ended.valid),
             commands.end[0].plan.eq(front_end.ended.payload.plan),
+        ]
+        m.d.comb += [
+            begun.eq(Cat(Cat(event.valid & (event.plan == plan)
+                             for event in (*requests.start, commands.start[0])).any()
+                         for plan in range(config.plans))),
+            requests.end[0].valid.eq(controller.commit.valid & controller.commit.payload.tile.tracked),
+            requests.end[0].plan.eq(controller.commit.payload.tile.plan),
             plan_state.busy.eq(producer.busy | ingress.busy | requests.busy | trigger.queued
-                               | commands.busy),
+                               | commands.busy | begun),
         ]
 
         if config.monitoring:
@@ -273,13 +288,17 @@ class Node(wiring.Component):
 
     def _monitor(self, m, registers, *, producer, controller, plan_state, stored):
         """Memory intensity, and the threshold that follows from it. The first store of an output
-        tile may go to memory or to the neighbour."""
+        tile may go to memory or to the neighbour. ``stored`` is a cycle late, and so are all."""
         m.submodules.intensity_monitor = intensity = IntensityMonitor(config=self._config)
         remote = producer.remote
-        m.d.comb += [
+        sent = Signal()
+        m.d.sync += [
             intensity.armed.eq(Cat(plan.armed for plan in plan_state.plans)),
             intensity.access.eq(controller.events.compute_issue),
-            intensity.store.eq(stored | remote.valid & remote.ready & remote.payload.tracked),
+            sent.eq(remote.valid & remote.ready & remote.payload.tracked),
+        ]
+        m.d.comb += [
+            intensity.store.eq(stored | sent),
             intensity.fixed.eq(registers.fixed),
             intensity.fixed_threshold.eq(registers.fixed_threshold),
             *(mine.eq(wanted) for mine, wanted in zip(intensity.boundaries, registers.boundaries)),
@@ -290,8 +309,10 @@ class Node(wiring.Component):
 
     def _count(self, m, registers, *, producer, controller, engine, ingress, egress, tracker,
                front_end):
-        events = registers.events
+        events = Signal(registers.events.shape())
         levels = registers.levels
+        # A register on the way: they come late in their cycle.
+        m.d.sync += registers.events.eq(events)
         m.d.comb += [
             events.producer_read_bytes.eq(producer.events.read_bytes),
             events.producer_write_bytes.eq(producer.events.write_bytes),

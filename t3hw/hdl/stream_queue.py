@@ -7,12 +7,19 @@ from amaranth.lib.wiring import In, Out
 
 __all__ = ["StreamQueue"]
 
+#: Deepest queue whose memory is read in the cycle in which it is asked.
+_SHALLOW = 33
+#: Depth of the queue before a block RAM: what leaves while the RAM is asked and answers.
+_FRONT = 4
+
 
 class StreamQueue(wiring.Component):
     """Queue of ``depth`` transfers between two streams.
 
     Latency 1 cycle from ``i`` to ``o``; throughput one transfer a cycle, also when full or empty in
-    turn. Storage is a memory with a registered read port, so it maps to block RAM or LUT RAM.
+    turn. ``o.valid``, ``o.payload`` and ``i.ready`` come from registers: what lies between two
+    blocks is cut here. Shallow queues are LUT RAM behind that register; deep ones are block RAM,
+    whose output goes to a register and nothing else, behind a shallow queue.
 
     Parameters
     ----------
@@ -48,54 +55,127 @@ class StreamQueue(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        # Not less than two places, since Verilog has no signals without bits.
-        places = max(self._depth, 2)
-        m.submodules.storage = storage = Memory(shape=self._shape, depth=places, init=[])
-        write = storage.write_port()
-        read = storage.read_port(transparent_for=[write])
-
-        def after(pointer):
-            if self._depth == 1 << len(pointer):
-                return pointer + 1
-            return Mux(pointer == self._depth - 1, 0, pointer + 1)
-
         put = Signal()
         get = Signal()
-        put_at = Signal(range(places))
-        get_at = Signal(range(places))
-        get_next = Signal(range(places))
-        # Whether a place is free and whether one is used are registers of their own, so that no
-        # handshake begins with a comparison.
         room = Signal(init=1)
-        some = Signal()
         m.d.comb += [
-            self.i.ready.eq(room),
-            self.o.valid.eq(some),
-            put.eq(self.i.valid & self.i.ready),
+            put.eq(self.i.valid & room),
             get.eq(self.o.valid & self.o.ready),
+            self.i.ready.eq(room),
+        ]
+        m.d.sync += [
+            self.level.eq(self.level + put - get),
+            room.eq(_room_next(room, self.level, self._depth, put, get)),
+        ]
+        if self._depth <= _SHALLOW:
+            self._shallow(m, put, room)
+        else:
+            self._deep(m, put)
+        return m
+
+    def _shallow(self, m, put, room):
+        """The output's register, and a memory for what comes while that is taken."""
+        waits = Signal()
+        take = Signal()
+        oldest = Signal(self._shape)
+        m.d.comb += take.eq(~self.o.valid | self.o.ready)
+        with m.If(take):
+            m.d.sync += [
+                self.o.valid.eq(waits | put),
+                self.o.payload.eq(Mux(waits, oldest, self.i.payload)),
+            ]
+        places = self._depth - 1
+        if not places:
+            return
+
+        store = Signal()
+        fetch = Signal()
+        waiting = Signal(range(places + 1))
+        m.d.comb += [
+            store.eq(put & (waits | ~take)),
+            fetch.eq(waits & take),
+        ]
+        with m.If(store & ~fetch):
+            m.d.sync += [waiting.eq(waiting + 1), waits.eq(1)]
+        with m.If(fetch & ~store):
+            m.d.sync += [waiting.eq(waiting - 1), waits.eq(waiting != 1)]
+        if places == 1:
+            spare = Signal(self._shape, reset_less=True)
+            m.d.comb += oldest.eq(spare)
+            with m.If(store):
+                m.d.sync += spare.eq(self.i.payload)
+            return
+
+        m.submodules.storage = storage = Memory(shape=self._shape, depth=places, init=[])
+        write = storage.write_port()
+        # A mux follows, so that no tool takes the register behind it into a block RAM.
+        read = storage.read_port(domain="comb")
+        m.d.comb += [
+            write.data.eq(self.i.payload),
+            # Without ``store`` it writes what the next one replaces, and the enable comes early.
+            write.en.eq(room),
+            oldest.eq(read.data),
+        ]
+        for port, moves in ((write, store), (read, fetch)):
+            at = Signal(range(places))
+            m.d.comb += port.addr.eq(at)
+            with m.If(moves):
+                m.d.sync += at.eq(_after(at, places))
+
+    def _deep(self, m, put):
+        """A front queue that has its transfers from ``i`` while the block RAM is empty."""
+        m.submodules.front = front = StreamQueue(shape=self._shape, depth=_FRONT)
+        m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[])
+        write = storage.write_port()
+        read = storage.read_port()
+
+        # Places of the front queue, counted when something is sent there.
+        reserved = Signal(range(_FRONT + 1))
+        space = Signal(init=1)
+        put_at = Signal(range(self._depth))
+        get_at = Signal(range(self._depth))
+        direct = Signal()
+        fetch = Signal()
+        asked = Signal()
+        answered = Signal()
+        answer = Signal(self._shape, reset_less=True)
+        leaves = Signal()
+        m.d.comb += [
+            # Equal pointers mean that the memory is empty: it never is full, since a transfer that
+            # waits there is asked for at once as long as the front queue has space. And a memory
+            # that is not read where it is written needs no logic for that case.
+            fetch.eq((put_at != get_at) & space),
+            direct.eq(put & (put_at == get_at) & ~asked & ~answered & space),
             write.addr.eq(put_at),
             write.data.eq(self.i.payload),
-            # Without ``put`` it writes what the next one replaces, and the enable comes early.
-            write.en.eq(room),
-            # The read port runs one cycle ahead, on the address that is first in the next cycle.
-            get_next.eq(Mux(get, after(get_at), get_at)),
-            read.addr.eq(get_next),
-            self.o.payload.eq(read.data),
+            write.en.eq(put & ~direct),
+            read.addr.eq(get_at),
+            read.en.eq(fetch),
+            front.i.valid.eq(answered | direct),
+            front.i.payload.eq(Mux(answered, answer, self.i.payload)),
+            self.o.valid.eq(front.o.valid),
+            self.o.payload.eq(front.o.payload),
+            front.o.ready.eq(self.o.ready),
+            leaves.eq(front.o.valid & front.o.ready),
         ]
-        m.d.sync += get_at.eq(get_next)
-        with m.If(put & ~get):
-            m.d.sync += [
-                self.level.eq(self.level + 1),
-                room.eq(self.level != self._depth - 1),
-                some.eq(1),
-            ]
-        with m.If(get & ~put):
-            m.d.sync += [
-                self.level.eq(self.level - 1),
-                room.eq(1),
-                some.eq(self.level != 1),
-            ]
-        with m.If(put):
-            m.d.sync += put_at.eq(after(put_at))
+        m.d.sync += [
+            asked.eq(fetch),
+            answered.eq(asked),
+            answer.eq(read.data),
+            reserved.eq(reserved + (fetch | direct) - leaves),
+            space.eq(_room_next(space, reserved, _FRONT, fetch | direct, leaves)),
+        ]
+        with m.If(write.en):
+            m.d.sync += put_at.eq(_after(put_at, self._depth))
+        with m.If(fetch):
+            m.d.sync += get_at.eq(_after(get_at, self._depth))
 
-        return m
+
+def _after(pointer, places):
+    """The next place of a ring."""
+    return Mux(pointer == places - 1, 0, pointer + 1)
+
+
+def _room_next(room, level, depth, put, get):
+    """Whether fewer than ``depth`` are there in the next cycle, ``room`` saying so of this one."""
+    return (level < depth - 1) | get | (room & ~put)

@@ -1,6 +1,6 @@
 """Traffic node: a node and, at its producer port, engines that behave as a GPU's compute units."""
 
-from amaranth import Module, Mux
+from amaranth import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
@@ -37,7 +37,7 @@ class TrafficNode(wiring.Component):
     units, stages : int
         Compute units and entries of the stage table of the GEMM engine.
     steps : int
-        Entries of the collective engine's table.
+        Entries of the collective engine's table, 1 to 256; 0: no collective engine is built.
     host : bool
         Whether there is a port for somebody else's loads and stores.
 
@@ -62,12 +62,12 @@ class TrafficNode(wiring.Component):
 
     def __init__(self, *, config, units=128, stages=128, steps=64, host=False):
         # The map's window has so many entries.
-        if type(steps) is not int or not 1 <= steps <= 256:
-            raise ValueError(f"steps must be an integer from 1 to 256, not {steps!r}")
+        if type(steps) is not int or not 0 <= steps <= 256:
+            raise ValueError(f"steps must be an integer from 0 to 256, not {steps!r}")
         self._config = config
         self._node = Node(config=config)
         self._gemm = GemmEngine(config=config, units=units, stages=stages)
-        self._collective = CollectiveEngine(config=config, steps=steps)
+        self._collective = CollectiveEngine(config=config, steps=steps) if steps else None
         self._registers = TrafficRegisters(config=config, units=units, stages=stages, steps=steps)
         self._axil = AxiLitePorts(prefix="s_axil", master=False)
         self._axi = AxiPorts(prefix="s_axi", master=False, config=config, id_width=config.id_width)
@@ -88,11 +88,15 @@ class TrafficNode(wiring.Component):
         config = self._config
         m.submodules.node = node = self._node
         m.submodules.gemm = gemm = self._gemm
-        m.submodules.collective = collective = self._collective
         m.submodules.registers = registers = self._registers
         m.submodules.split = split = AxilSplit(window=WINDOW)
+        engines = [gemm]
+        if self._collective is not None:
+            m.submodules.collective = self._collective
+            engines.append(self._collective)
+        turns = self._turns
         m.submodules.select = select = AxiSelect(
-            config=config, masters=3 if self._turns is None else 4)
+            config=config, masters=1 + len(engines) + (turns is not None))
 
         for name, member in self._passed.items():
             own, inner = getattr(self, name), getattr(node, name)
@@ -108,39 +112,54 @@ class TrafficNode(wiring.Component):
         m.d.comb += [
             gemm.settings.eq(registers.gemm),
             gemm.start.eq(registers.gemm_start),
-            collective.settings.eq(registers.collective),
-            collective.start.eq(registers.collective_start),
-            collective.clear.eq(registers.collective_clear),
-            collective.arrived.eq(node.trace_commit_incoming),
             registers.gemm_status.legal.eq(gemm.legal),
             registers.gemm_results.eq(gemm.results),
-            *(registers.collective_results[key].eq(getattr(collective, key))
-              for key in ("cycles", "read_beats", "write_beats", "unused")),
+            gemm.stage.valid.eq(registers.stage.valid),
+            gemm.stage.payload.eq(registers.stage.payload),
             self.irq.eq(node.irq | registers.irq),
         ]
-        for status, engine in ((registers.gemm_status, gemm),
-                               (registers.collective_status, collective)):
-            m.d.comb += [status[key].eq(getattr(engine, key)) for key in ("busy", "done", "error")]
-        for writes, table in ((registers.stage, gemm.stage), (registers.step, collective.table)):
-            m.d.comb += [table.valid.eq(writes.valid), table.payload.eq(writes.payload)]
+        _report(m, gemm, registers.gemm_status)
+        if self._collective is not None:
+            self._connect_collective(m, self._collective, registers)
 
         # The producer port: software's reads of memory, or an engine.
-        chosen = Mux(gemm.busy, 1, Mux(collective.busy, 2, 0))
-        if self._turns is not None:
-            m.submodules.turns = turns = self._turns
-            chosen = Mux(turns.turn, 3, chosen)
-            m.d.comb += turns.free.eq(~(gemm.busy | collective.busy | registers.reading))
-            self._axi.connect(m, self, {name: getattr(turns, f"i_{name}") for name in names})
-            for name in names:
-                wiring.connect(m, getattr(turns, name), getattr(select, f"i_{name}")[3])
-        m.d.comb += select.select.eq(chosen)
         wiring.connect(m, registers.memory_ar, select.i_ar[0])
         wiring.connect(m, select.i_r[0], registers.memory_r)
-        for number, engine in ((1, gemm), (2, collective)):
+        for number, engine in enumerate(engines, 1):
+            with m.If(engine.busy):
+                m.d.comb += select.select.eq(number)
             for name in names:
                 wiring.connect(m, getattr(engine, name), getattr(select, f"i_{name}")[number])
+        if turns is not None:
+            m.submodules.turns = turns
+            number = 1 + len(engines)
+            busy = Cat(engine.busy for engine in engines).any()
+            m.d.comb += turns.free.eq(~(busy | registers.reading))
+            with m.If(turns.turn):
+                m.d.comb += select.select.eq(number)
+            self._axi.connect(m, self, {name: getattr(turns, f"i_{name}") for name in names})
+            for name in names:
+                wiring.connect(m, getattr(turns, name), getattr(select, f"i_{name}")[number])
         self._axi.connect(m, node, {name: getattr(select, name) for name in names},
                           from_outside=True)
 
-        m.d.sync += self.trace_busy.eq(gemm.busy | collective.busy)
+        m.d.sync += self.trace_busy.eq(Cat(engine.busy for engine in engines).any())
         return m
+
+    def _connect_collective(self, m, collective, registers):
+        m.d.comb += [
+            collective.settings.eq(registers.collective),
+            collective.start.eq(registers.collective_start),
+            collective.clear.eq(registers.collective_clear),
+            collective.arrived.eq(self._node.trace_commit_incoming),
+            collective.table.valid.eq(registers.step.valid),
+            collective.table.payload.eq(registers.step.payload),
+            *(registers.collective_results[key].eq(getattr(collective, key))
+              for key in ("cycles", "read_beats", "write_beats", "unused")),
+        ]
+        _report(m, collective, registers.collective_status)
+
+
+def _report(m, engine, status):
+    """What an engine says of itself, to the registers."""
+    m.d.comb += [status[key].eq(getattr(engine, key)) for key in ("busy", "done", "error")]

@@ -58,7 +58,8 @@ class TrafficRegisters(wiring.Component):
     units, stages : int
         Of the GEMM engine.
     steps : int
-        Of the collective engine.
+        Of the collective engine; 0: there is none. Its registers and its table are not there then:
+        they answer as any address without a register, and ``CAP_COLLECTIVE`` reads 0.
 
     Members
     -------
@@ -87,6 +88,8 @@ class TrafficRegisters(wiring.Component):
         self._capabilities = capabilities(units=units, stages=stages, steps=steps)
         self._register_limits = register_limits(config, units=units, steps=steps)
         self._table_sizes = table_sizes(stages=stages, steps=steps)
+        self._there = {name: register for name, register in REGISTERS.items()
+                       if steps or not name.startswith("COLLECTIVE_")}
         id_width = config.id_width
         super().__init__({
             "aw": In(stream.Signature(axil_address)),
@@ -118,7 +121,7 @@ class TrafficRegisters(wiring.Component):
         running = Signal()
         m.d.sync += running.eq(1)
         held = {(name, key): Signal(field.width, init=field.reset, name=f"{name}_{key}".lower())
-                for name, register in REGISTERS.items() if register.access in ("rw", "w1c")
+                for name, register in self._there.items() if register.access in ("rw", "w1c")
                 for key, field in register.fields.items()}
         self._settings(m, held)
 
@@ -128,12 +131,12 @@ class TrafficRegisters(wiring.Component):
                 with m.If(now):
                     for key in REGISTERS[name].fields:
                         m.d.sync += held[name, key].eq(_field(name, key, word))
-        m.d.comb += [
-            self.gemm_start.eq(written["GEMM_CONTROL"] & _field("GEMM_CONTROL", "start", word)),
-            *(getattr(self, f"collective_{key}").eq(
+        m.d.comb += self.gemm_start.eq(
+            written["GEMM_CONTROL"] & _field("GEMM_CONTROL", "start", word))
+        if "COLLECTIVE_CONTROL" in written:
+            m.d.comb += [getattr(self, f"collective_{key}").eq(
                 written["COLLECTIVE_CONTROL"] & _field("COLLECTIVE_CONTROL", key, word))
-              for key in ("start", "clear")),
-        ]
+                for key in ("start", "clear")]
 
         # Bits are cleared and set in one expression, and setting comes last: no event is lost.
         happened = {"gemm_done": self.gemm_status.done,
@@ -164,6 +167,10 @@ class TrafficRegisters(wiring.Component):
             self.gemm.base.eq(address("GEMM_BASE")),
             self.gemm.and_mask.eq(held["GEMM_AND_MASK", "mask"]),
             self.gemm.or_mask.eq(held["GEMM_OR_MASK", "mask"]),
+        ]
+        if "COLLECTIVE_STEPS" not in self._there:
+            return
+        m.d.comb += [
             self.collective.steps.eq(held["COLLECTIVE_STEPS", "steps"]),
             self.collective.burst.eq(held["COLLECTIVE_BURST", "beats"]),
             Value.cast(self.collective.dtype).eq(held["COLLECTIVE_BURST", "dtype"]),
@@ -172,7 +179,7 @@ class TrafficRegisters(wiring.Component):
 
     def _write(self, m, running):
         """AW and W to B. Returns a pulse by writable register, and the word that is written."""
-        write = collect_write(m, self, running, REGISTERS)
+        write = collect_write(m, self, running, self._there)
         address, word, hits, whole = write.address, write.word, write.hits, write.whole
         tables, too_much = self._tables(m, address, word)
 
@@ -183,9 +190,10 @@ class TrafficRegisters(wiring.Component):
                   if name.startswith(f"{engine}_") and name != "COLLECTIVE_CONTROL"]
         any_busy = Cat(busy.values()).any()
         beyond = [hits[name] & (_field(name, key, word) > limit)
-                  for (name, key), limit in self._register_limits.items()]
+                  for (name, key), limit in self._register_limits.items() if name in hits]
         starts_gemm = hits["GEMM_CONTROL"] & _field("GEMM_CONTROL", "start", word)
-        starts_collective = hits["COLLECTIVE_CONTROL"] & _field("COLLECTIVE_CONTROL", "start", word)
+        starts_collective = (hits.get("COLLECTIVE_CONTROL", C(0))
+                             & _field("COLLECTIVE_CONTROL", "start", word))
         clears = _field("COLLECTIVE_CONTROL", "clear", word)
         waits = (starts_gemm | starts_collective
                  | Cat(hit for name, hit in hits.items() if name.startswith("READ_ADDRESS_")).any())
@@ -278,7 +286,7 @@ class TrafficRegisters(wiring.Component):
         is_memory = Signal()
         m.d.sync += [word.eq(0), is_plain.eq(0), is_memory.eq(0)]
         with m.Switch(address):
-            for name, register in REGISTERS.items():
+            for name, register in self._there.items():
                 if register.access == "wo":
                     continue
                 with m.Case(register.offset):

@@ -1,5 +1,5 @@
 """The arbiter is exactly fair, keeps each requester's order, bounds how long anyone starves, and
-lets no communication through to a memory that has as much to do as the threshold says."""
+lets no communication through while it is closed."""
 
 import collections
 import random
@@ -99,7 +99,7 @@ def test_forced_marks_exactly_the_transfers_that_pass_requester_0():
     assert taken == forced == [4, 9, 20, 25, 36, 41, 52, 57]
 
 
-Cycle = collections.namedtuple("Cycle", "policy threshold occupancy asks taken forced held open")
+Cycle = collections.namedtuple("Cycle", "policy closed asks taken forced held open")
 
 
 def watched(dut, cycles, *, drive):
@@ -112,7 +112,7 @@ def watched(dut, cycles, *, drive):
             drive(ctx, cycle, seen[-1].taken if seen else [1] * len(dut.i))
             values = {
                 "policy": ctx.get(dut.policy),
-                "threshold": ctx.get(dut.threshold), "occupancy": ctx.get(dut.occupancy),
+                "closed": ctx.get(dut.closed),
                 "asks": [ctx.get(port.valid) for port in dut.i],
                 "taken": [ctx.get(port.valid) & ctx.get(port.ready) for port in dut.i],
                 "forced": ctx.get(dut.forced), "held": ctx.get(dut.held),
@@ -132,30 +132,28 @@ def random_drive(dut, rng, *, policies, limit):
                 ctx.set(port.valid, rng.random() < 0.4)
         ctx.set(dut.policy, rng.choice(policies))
         ctx.set(dut.starvation_limit, limit)
-        ctx.set(dut.threshold, rng.choice([0, 1, 5, 30, 0xFFFF]))
-        ctx.set(dut.occupancy, rng.choice([0, 1, 4, 5, 6, 29, 30, 31, 0xFFFE, 0xFFFF]))
+        ctx.set(dut.closed, rng.random() < 0.5)
         ctx.set(dut.o.ready, rng.random() < 0.7)
 
     return drive
 
 
 @pytest.mark.parametrize("requesters", [2, 3])
-def test_mca_issues_below_the_threshold_and_never_at_or_above_it(requesters):
+def test_mca_issues_while_open_and_never_while_closed(requesters):
     """Without a starvation limit each cycle follows from its own inputs."""
     dut = Arbiter(shape=16, requesters=requesters)
     rng = random.Random(requesters)
     seen = watched(dut, 3000, drive=random_drive(dut, rng, policies=[Policy.MCA], limit=0))
     kinds = collections.Counter()
     for cycle in seen:
-        below = not cycle.threshold or cycle.occupancy < cycle.threshold
         others = any(cycle.asks[1:])
         assert cycle.taken[0] == (cycle.open and cycle.asks[0])
         assert any(cycle.taken[1:]) == bool(
-            cycle.open and others and not cycle.asks[0] and below)
+            cycle.open and others and not cycle.asks[0] and not cycle.closed)
         assert cycle.held == (cycle.open and others and not any(cycle.taken[1:]))
         assert not cycle.forced and sum(cycle.taken) <= 1
         if others:
-            kinds[below, cycle.asks[0], cycle.open] += 1
+            kinds[cycle.closed, cycle.asks[0], cycle.open] += 1
     assert len(kinds) == 8 and min(kinds.values()) > 50
 
 
@@ -169,7 +167,7 @@ def test_holds_and_forced_transfers_are_those_of_the_policy(policy):
     forced = 0
     for cycle in watched(dut, 3000, drive=random_drive(dut, rng, policies=[policy], limit=limit)):
         blocked = policy != Policy.ROUND_ROBIN and (cycle.asks[0] or (
-            policy == Policy.MCA and 0 < cycle.threshold <= cycle.occupancy))
+            policy == Policy.MCA and cycle.closed))
         if policy != Policy.ROUND_ROBIN:
             starved = cycle.asks[1] and waited >= limit
             assert cycle.taken[1] == (cycle.open and cycle.asks[1] and (starved or not blocked))
@@ -185,15 +183,14 @@ def test_holds_and_forced_transfers_are_those_of_the_policy(policy):
 
 @pytest.mark.parametrize("compute", [0, 1])
 @pytest.mark.parametrize("limit", [1, 7])
-def test_the_starvation_limit_forces_at_any_occupancy(limit, compute):
+def test_the_starvation_limit_forces_while_closed(limit, compute):
     """Once a limit, whether compute asks or not."""
     dut = Arbiter(shape=16, requesters=2)
 
     def drive(ctx, _cycle, _taken):
         ctx.set(dut.policy, Policy.MCA)
         ctx.set(dut.starvation_limit, limit)
-        ctx.set(dut.threshold, 5)
-        ctx.set(dut.occupancy, 0xFFFF)
+        ctx.set(dut.closed, 1)
         ctx.set(dut.i[0].valid, compute)
         ctx.set(dut.i[1].valid, 1)
         ctx.set(dut.o.ready, 1)
@@ -204,15 +201,12 @@ def test_the_starvation_limit_forces_at_any_occupancy(limit, compute):
     assert all(cycle.forced == cycle.taken[1] == 1 - cycle.held for cycle in seen)
 
 
-@pytest.mark.parametrize("threshold", [0, 8])
 @pytest.mark.parametrize("alone", [0, 1])
-def test_mca_below_the_threshold_takes_one_a_cycle(alone, threshold):
+def test_mca_takes_one_a_cycle_while_open(alone):
     dut = Arbiter(shape=16, requesters=2)
 
-    def drive(ctx, cycle, _taken):
+    def drive(ctx, _cycle, _taken):
         ctx.set(dut.policy, Policy.MCA)
-        ctx.set(dut.threshold, threshold)
-        ctx.set(dut.occupancy, cycle % 8)
         ctx.set(dut.i[alone].valid, 1)
         ctx.set(dut.o.ready, 1)
 
@@ -234,8 +228,7 @@ def test_random_traffic_and_changing_policy_lose_nothing(requesters, seed):
         for _change in range(100):
             ctx.set(dut.policy, rng.randrange(3))
             ctx.set(dut.starvation_limit, rng.choice([1, 3, 20]))
-            ctx.set(dut.threshold, rng.choice([0, 3]))
-            ctx.set(dut.occupancy, rng.choice([2, 3]))
+            ctx.set(dut.closed, rng.choice([0, 1]))
             if finished():
                 return
             await ctx.tick().repeat(rng.randrange(1, 40))

@@ -315,12 +315,13 @@ def test_clear_takes_one_entry_a_cycle_and_at_most_every_other_cycle_of_requests
         clear_bench(dut, first=0, last=15, start=start, done=beside), busy,
         monitor(dut.access, accesses)])
     assert beside == [10 + 1 + 16 + 15]
-    assert [cycle for cycle, _ in accesses] == [
-        *range(2, 13), *range(14, 44, 2), *range(44, 100)]
+    latency = FirstTouch.latency
+    assert [cycle for cycle, _ in accesses] == [latency + cycle for cycle in (
+        *range(0, 11), *range(12, 42, 2), *range(42, 100 - latency))]
 
 
 @pytest.mark.parametrize("indices", [[4], range(16)])
-def test_latency_is_two_and_throughput_one_a_cycle(indices):
+def test_latency_and_throughput_of_one_a_cycle(indices):
     """Same entry back to back included."""
     dut = FirstTouch(config=CONFIG)
     accesses = []
@@ -332,7 +333,22 @@ def test_latency_is_two_and_throughput_one_a_cycle(indices):
         await ctx.tick().repeat(50)
 
     simulate(dut, wait, background=[sender(dut.request, requests), monitor(dut.access, accesses)])
-    assert [cycle for cycle, _ in accesses] == list(range(2, 42))
+    assert [cycle for cycle, _ in accesses] == [
+        dut.latency + cycle for cycle in range(40)]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_map_in_banks_is_one_map(monkeypatch, seed):
+    monkeypatch.setattr("t3hw.hdl.first_touch._BANK", 4)
+    bench = Bench(CONFIG, seed=seed, pace=0.9, ready=0.9)
+
+    def requests():
+        for run in range(1, 9):
+            bench.model.forget(range(16))
+            yield from run_of_plan(bench.rng, CONFIG, range(16), run & 1)
+
+    bench.run(requests())
+    assert bench.errors == []
 
 
 def test_config_must_be_a_config():

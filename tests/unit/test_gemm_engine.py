@@ -224,8 +224,10 @@ def test_steps_begin_exactly(latency, reads, step):
             wait += begun - due
             due = begun + fractions.Fraction(settings["step_cycles"], 256)
         first = memory.beats[workgroup * per_tile][0]
-        assert 3 <= first - due < 4, f"workgroup {workgroup}: {float(first - due)}"
-        due = fractions.Fraction(memory.beats[(workgroup + 1) * per_tile - 1][0] + 1)
+        seen = first - GemmEngine.look_latency - GemmEngine.store_latency
+        assert 0 <= seen - due < bench.engine.looks, f"workgroup {workgroup}: {float(seen - due)}"
+        due = fractions.Fraction(memory.beats[(workgroup + 1) * per_tile - 1][0]
+                                 + GemmEngine.free_latency)
     assert next(ends, None) is None
     assert results["read_wait"] == int(wait)
 
@@ -235,11 +237,11 @@ def test_waves_take_as_long_as_their_steps():
     settings = job(MIDDLE, units=8, workgroups=24, steps=4, step_cycles=100 * 256 + 64)
     bench = Bench(MIDDLE, units=8)
     results = bench.run(settings, (3,))
-    # Reads of a first step: to AR 3, to the memory and back 2, noted 2; with waits for others' turns.
-    first_reads = 7 + 8 * 3
+    # Reads of a first step: to AR, to the memory and back 2, noted 2; with waits for others' turns.
+    first_reads = GemmEngine.ask_latency + 4 + 8 * 3
     stores = 8 * settings["wavefronts"] * 4
     wave = 4 * (100 + 1 / 4)
-    lateness = 8 + 3
+    lateness = 8 + GemmEngine.look_latency + GemmEngine.store_latency + GemmEngine.free_latency
     assert 3 * wave < results["cycles"] - GemmEngine.start_latency <= (
         3 * (wave + first_reads + lateness) + stores + 8)
     # Only first steps wait.
@@ -252,33 +254,34 @@ def test_time_does_not_drift():
     settings = job(MIDDLE, units=16, workgroups=16, steps=40, step_cycles=33 * 256 + 128)
     bench = Bench(MIDDLE, units=16)
     results = bench.run(settings)
-    begun = GemmEngine.start_latency
-    assert begun + 40 * 33.5 + 3 <= results["first_store"] <= begun + 40 * 33.5 + 16 + 4
+    begun = GemmEngine.start_latency + GemmEngine.look_latency + GemmEngine.store_latency
+    assert begun + 40 * 33.5 <= results["first_store"] <= begun + 40 * 33.5 + 16 + 1
 
 
 def test_a_unit_is_free_when_its_stores_are_accepted():
-    """Not when they are answered; and its next workgroup asks for reads 4 cycles later."""
+    """Not when they are answered."""
     settings = job(MIDDLE, units=1, workgroups=3, steps=1, step_cycles=20 * 256)
     bench = Bench(MIDDLE, units=1, read_latency=lambda: 5, write_latency=lambda: 700)
     results = bench.run(settings, (2,))
     memory = bench.memory
+    begun = [bench.starts[0] + GemmEngine.start_latency,
+             *(memory.beats[last][0] + GemmEngine.free_latency for last in (7, 15))]
     assert [cycle for cycle, *_ in memory.reads] == [
-        bench.starts[0] + GemmEngine.start_latency + 3, memory.beats[7][0] + 4,
-        memory.beats[15][0] + 4]
+        cycle + GemmEngine.ask_latency for cycle in begun]
     assert memory.beats[-1][0] < memory.answers[0]
     assert results["cycles"] == memory.beats[-1][0] + 701 - bench.starts[0]
 
 
 @pytest.mark.parametrize("tile_beats_log2", [0, 2])
 def test_a_beat_is_stored_every_cycle(tile_beats_log2):
-    """Also between tiles and workgroups; and W comes a cycle behind AW."""
+    """Also between tiles and workgroups; and W comes so long behind AW."""
     settings = job(MIDDLE, units=8, workgroups=8, steps=1, step_cycles=256,
                    tile_beats_log2=tile_beats_log2, wavefronts=8, workgroup_bytes=256)
     bench = Bench(MIDDLE, units=8)
     bench.run(settings)
     cycles = [cycle for cycle, _ in bench.memory.beats]
     assert cycles == list(range(cycles[0], cycles[0] + (64 << tile_beats_log2)))
-    assert cycles[0] == bench.memory.writes[0][0] + 1
+    assert cycles[0] == bench.memory.writes[0][0] + GemmEngine.store_latency
 
 
 def test_a_burst_is_asked_for_every_cycle():
@@ -353,13 +356,14 @@ def test_a_reset_forgets_a_run():
         ctx.set(reset, 0)
         assert not ctx.get(bench.engine.busy)
         ctx.set(bench.engine.settings, second)
-        await ctx.tick()
+        await ctx.tick().repeat(2)
         # Contexts are still being cleared.
         await bench.go(ctx, 2000)
     bench.simulate(runs)
     check(bench, second, ())
     start = bench.starts[-1] + GemmEngine.start_latency
-    assert start + 3 * 50 < bench.memory.beats[0][0] < start + 3 * 50 + 10
+    to_store = GemmEngine.look_latency + GemmEngine.store_latency
+    assert start + 3 * 50 < bench.memory.beats[0][0] - to_store < start + 3 * 50 + 7
 
 
 @pytest.mark.parametrize("changes", [
@@ -374,10 +378,10 @@ def test_what_cannot_be_run_is_not_started(changes):
 
     async def bench(ctx):
         ctx.set(engine.settings, job(NARROW, workgroup_bytes=32))
-        await ctx.tick()
+        await ctx.tick().repeat(2)
         assert ctx.get(engine.legal)
         ctx.set(engine.settings, job(NARROW, workgroup_bytes=32) | changes)
-        await ctx.tick()
+        await ctx.tick().repeat(2)
         assert not ctx.get(engine.legal)
         ctx.set(engine.start, 1)
         await ctx.tick().repeat(3)
@@ -397,10 +401,10 @@ def test_nothing_is_longer_than_4_kib(config, changes):
 
     async def bench(ctx):
         ctx.set(engine.settings, settings)
-        await ctx.tick()
+        await ctx.tick().repeat(2)
         assert not ctx.get(engine.legal)
         ctx.set(engine.settings, settings | {"tile_beats_log2": settings["tile_beats_log2"] - 1})
-        await ctx.tick()
+        await ctx.tick().repeat(2)
         assert ctx.get(engine.legal)
     simulate(engine, bench)
 

@@ -7,6 +7,7 @@ from amaranth.sim import Simulator
 from link_packets import UPDATE, Packet, header_length, packet_words
 from node_bench import CONFIG as FEW
 from node_bench import NodeBench
+from t3hw.hdl.first_touch import FirstTouch
 from t3hw.hdl.node import Node
 from t3hw.hdl.seams import occupancy_buckets
 from t3hw.registers import decode_register, encode_register, register_address
@@ -118,11 +119,11 @@ def test_a_kernel_is_measured_from_its_first_load_to_its_first_store():
             where = f"{action}, pause {pause}: {status}"
             assert (status["measuring"], status["complete"]) == (0, 1), where
             assert (status["level"], status["threshold"]) == (level, threshold), where
-            # From an access's issue to its trace 4 cycles, from a store to its issue 1, and from a
-            # beat for the neighbour to its trace 1.
+            # From an access's issue to its trace it passes the arbiter's register and first touch;
+            # from a store to its issue it is 1 cycle, from a beat for the neighbour to its trace 1.
             first = bench.seen["trace_memory"][0]
             if action == "REMOTE_UPDATE":
-                cycles = bench.seen["trace_remote_beat"][0] - 1 - (first - 4)
+                cycles = bench.seen["trace_remote_beat"][0] - 1 - (first - 2 - FirstTouch.latency)
             else:
                 cycles = bench.seen["trace_memory"][LOADS] - 1 - first
             assert status["intensity"] == LOADS * 256 // cycles, where

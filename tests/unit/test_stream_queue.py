@@ -16,17 +16,19 @@ def simulate(dut, *benches):
     sim.run()
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 16])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("depth", [1, 2, 3, 16, 33, 34, 40, 64])
+@pytest.mark.parametrize("seed", range(4))
 def test_random_traffic_keeps_order(depth, seed):
     rng = random.Random(seed)
+    # Phases in which it fills, and in which it empties.
+    pause, taken = rng.choice([(0.3, 0.6), (0.0, 0.5), (0.5, 1.0)]), []
     dut = StreamQueue(shape=8, depth=depth)
-    sent = [rng.randrange(256) for _ in range(200)]
+    sent = [rng.randrange(256) for _ in range(400)]
     received = []
 
     async def put(ctx):
         for value in sent:
-            while rng.random() < 0.3:
+            while rng.random() < pause[len(taken) // 50 % 2]:
                 await ctx.tick()
             ctx.set(dut.i.payload, value)
             ctx.set(dut.i.valid, 1)
@@ -35,7 +37,8 @@ def test_random_traffic_keeps_order(depth, seed):
 
     async def get(ctx):
         for _cycle in range(4000):
-            ctx.set(dut.o.ready, rng.random() < 0.6)
+            ctx.set(dut.o.ready, rng.random() < pause[1 - len(taken) // 50 % 2])
+            taken.append(0)
             _, _, valid, ready, payload, level = await ctx.tick().sample(
                 dut.o.valid, dut.o.ready, dut.o.payload, dut.level)
             assert level <= depth
@@ -49,8 +52,9 @@ def test_random_traffic_keeps_order(depth, seed):
     assert received == sent
 
 
-def test_latency_is_one_and_throughput_is_one_a_cycle():
-    dut = StreamQueue(shape=8, depth=2)
+@pytest.mark.parametrize("depth", [2, 3, 33, 34, 64])
+def test_latency_is_one_and_throughput_is_one_a_cycle(depth):
+    dut = StreamQueue(shape=8, depth=depth)
     seen = []
 
     async def bench(ctx):
@@ -66,6 +70,39 @@ def test_latency_is_one_and_throughput_is_one_a_cycle():
 
     simulate(dut, bench)
     assert seen == [(cycle, cycle - 1) for cycle in range(1, 20)]
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4, 16, 33, 34, 40, 64])
+def test_a_full_queue_holds_its_depth_and_empties_and_fills_at_one_a_cycle(depth):
+    """Filled, drained to any level, and from there on one in and one out in each cycle."""
+    for drained in sorted({0, 1, 2, min(3, depth), depth // 2, depth}):
+        dut = StreamQueue(shape=16, depth=depth)
+        received = []
+
+        async def bench(ctx):
+            sent = 0
+            for cycle in range(4 * depth + 20):
+                filling = cycle <= depth + 2
+                ctx.set(dut.o.ready, not filling)
+                ctx.set(dut.i.valid, filling or cycle > depth + 2 + drained)
+                ctx.set(dut.i.payload, sent)
+                _, _, ready, push, valid, pull, payload, level = await ctx.tick().sample(
+                    dut.i.ready, dut.i.valid, dut.o.valid, dut.o.ready, dut.o.payload, dut.level)
+                assert ready == (level != depth)
+                sent += ready & push
+                if filling:
+                    assert level == min(cycle, depth)
+                elif valid & pull:
+                    received.append((cycle, payload))
+
+        simulate(dut, bench)
+        assert [payload for _, payload in received] == list(range(len(received)))
+        first = depth + 3
+        pause = 1 if drained == depth else 0
+        # An empty queue's next transfer comes a cycle later.
+        assert [cycle for cycle, _ in received] == [
+            cycle + (pause if cycle >= first + depth else 0)
+            for cycle in range(first, first + len(received))]
 
 
 @pytest.mark.parametrize("depth", [0, -1, 1.5, None])

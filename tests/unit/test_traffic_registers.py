@@ -80,10 +80,10 @@ class Bus:
         return decode_register(name, word)
 
 
-def run(function, seed=1, eager=False, background=(), reset=None):
+def run(function, seed=1, eager=False, background=(), reset=None, sizes=SIZES):
     """Run ``function(ctx, bus, dut)``; ``background`` benches are made from the component."""
     print("seed", seed)
-    dut = TrafficRegisters(config=CONFIG, **SIZES)
+    dut = TrafficRegisters(config=CONFIG, **sizes)
 
     async def bench(ctx):
         await ctx.tick()
@@ -97,6 +97,28 @@ def initial(name):
     constant = {"MAP_HASH": MAP_HASH, "CAP_GEMM": SIZES["units"] | SIZES["stages"] << 16,
                 "CAP_COLLECTIVE": SIZES["steps"]}
     return constant.get(name, REGISTERS[name].reset or 0)
+
+
+def test_registers_of_a_collective_engine_that_is_not_there():
+    """Each address of it answers as one without a register, and all others as ever."""
+    there = {name for name in REGISTERS if not name.startswith("COLLECTIVE_")}
+
+    async def bench(ctx, bus, dut):
+        for name, register in REGISTERS.items():
+            if register.access == "wo" or name == "READ_DATA":
+                continue
+            expected = {"CAP_COLLECTIVE": 0}.get(name, initial(name))
+            assert await bus.read(register.offset) == (
+                (OKAY, expected) if name in there else (SLVERR, 0)), name
+        for name, register in REGISTERS.items():
+            if register.access in ("rw", "wo") and name not in there:
+                assert await bus.write(register.offset, 1) == SLVERR, name
+            assert not ctx.get(dut.collective_start)
+        assert await bus.write(entry_address("COLLECTIVE_STEP", 0, 0), 0) == SLVERR
+        await bus.set("GEMM_SEED", seed=5)
+        assert (await bus.get("GEMM_SEED"))["seed"] == 5
+
+    run(bench, eager=True, sizes=SIZES | {"steps": 0})
 
 
 def test_every_address_after_reset():
