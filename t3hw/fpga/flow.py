@@ -52,10 +52,10 @@ class Flow:
 
     def synthesize(self, folder):
         """Synthesize; returns Yosys's netlist, and the bits of flip-flops that the design declares."""
-        shared = (Path(folder) / f"{NODE}.il").exists()
+        shared = (Path(folder) / f"{NODE}.v").exists()
         run_tool("yosys", ["-q", "-p", "; ".join((
             f"read_rtlil {TOP}.il",
-            *([f"read_rtlil {NODE}.il", f"setattr -mod -set keep_hierarchy 1 {NODE}"]
+            *([f"read_verilog -DSYNTHESIS {NODE}.v", f"setattr -mod -set keep_hierarchy 1 {NODE}"]
               if shared else []),
             # In two parts: between them, flip-flops are the design's own and memories are memories.
             f"{self.synthesis} -top {TOP} -run begin:map_ram",
@@ -135,12 +135,12 @@ def prepare(design, *, share=False):
         board = BoardTop(design, share=share)
         files = dict(open_platform(design).prepare(board, TOP, emit_src=False).files)
     if board.shared:
-        files[f"{NODE}.il"] = board.shared
+        files[f"{NODE}.v"] = board.shared
     return files
 
 
 def write_sources(design, folder):
-    """Write the design's RTLIL and its constraints for the tools.
+    """Write the design and its constraints for the tools.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def write_sources(design, folder):
     folder.mkdir(parents=True, exist_ok=True)
     flow = FLOWS[design.family]
     files = prepare(design, share=True)
-    for name in (f"{TOP}.il", f"{TOP}{flow.constraints}", f"{NODE}.il"):
+    for name in (f"{TOP}.il", f"{TOP}{flow.constraints}", f"{NODE}.v"):
         (folder / name).unlink(missing_ok=True)
         if name in files:
             content = files[name]

@@ -1,10 +1,13 @@
-"""Equal nodes of a board as one module, so that it is synthesized once and not once for each."""
+"""Equal nodes of a board as one module of Verilog, so that it is synthesized once and not once for each.
+
+Verilog, since only there Yosys heeds a memory's ``no_rw_check``: in RTLIL a read port is a register
+already, and gets logic for reads of what is being written.
+"""
 
 from amaranth import ClockSignal, Instance, Module, ResetSignal, Value
-from amaranth.back import rtlil
 from amaranth.lib.wiring import In
 
-from ..generate import zeros_left_out
+from ..generate import to_verilog
 
 __all__ = ["NODE", "share_nodes"]
 
@@ -13,15 +16,14 @@ NODE = "t3_shared_node"
 
 
 def share_nodes(nodes):
-    """Let nodes be instances of one module, and return its RTLIL.
+    """Let nodes be instances of one module, and return its Verilog.
 
     Parameters
     ----------
     nodes : list of wiring.Component
         Equal ones, before they are elaborated.
     """
-    with zeros_left_out():
-        text = rtlil.convert(nodes[0], name=NODE, emit_src=False)
+    text = to_verilog(nodes[0], NODE)
     for node in nodes:
         node.elaborate = lambda _platform, node=node: _instance(node)
     return text

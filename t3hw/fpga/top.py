@@ -83,12 +83,12 @@ class BoardTop(Elaboratable):
     design : BoardDesign
         What to build.
     share : bool
-        Nodes of a ring become instances of one module, which is not in the top's RTLIL.
+        Nodes become instances of one module, which is not in the top's RTLIL.
 
     Attributes
     ----------
     shared : str or None
-        RTLIL of that module, when the top has been elaborated.
+        Verilog of that module, when the top has been elaborated.
     """
 
     def __init__(self, design, *, share=False):
@@ -101,7 +101,7 @@ class BoardTop(Elaboratable):
 
         m.submodules.core = core = Board(self._design)
         nodes = getattr(core, "nodes", ())
-        if self._share and len(nodes) > 1:
+        if self._share and nodes:
             self.shared = share_nodes(nodes)
         self._clock(m, platform)
         self._serial(m, platform, core)

@@ -177,7 +177,7 @@ def test_equal_nodes_are_synthesized_once_and_are_as_many(monkeypatch, tmp_path)
         if not share:
             monkeypatch.setattr(flow, "prepare", lambda design, share: prepare(design))
         steps = flow.write_sources(DESIGN, folder)
-        assert (folder / "t3_shared_node.il").exists() == share
+        assert (folder / "t3_shared_node.v").exists() == share
         netlist, declared = steps.synthesize(folder)
         cells[share] = count(by_block(netlist, "ecp5"))
         assert declared >= cells[share]["FF"] > 3 * 8
