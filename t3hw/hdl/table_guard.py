@@ -243,7 +243,7 @@ class TableGuard(wiring.Component):
         entry = self.i.p.entry
         kinds = list(self._ranges.values())
         width = max(bits_for(kind.size) for kind in kinds)
-        plan_bits = bits_for(max(plans - 1, 1))
+        plan_bits = (plans - 1).bit_length()
         parts = {}
         place = Signal(plan_bits + 2)
         for part, keys in (("first", [kind.first_key for kind in kinds]),
