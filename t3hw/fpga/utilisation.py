@@ -74,7 +74,8 @@ def block_of(name, scopes):
     for part in parts[:depth]:
         if part in _TRANSPARENT:
             continue
-        block.append(re.sub(r"\d+$", "*", part))
+        # A number behind $ tells an instance from a signal of the same name.
+        block.append(re.sub(r"\d+$", "*", re.sub(r"\$\d+$", "", part)))
         if not _CONTAINER.fullmatch(part):
             break
     return ".".join(block) or OTHER

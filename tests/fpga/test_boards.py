@@ -93,7 +93,7 @@ def test_the_hash_is_of_all_that_decides_the_bitstream():
     ({"memory": "sdram"}, "memory must be 'axi'"),
     ({"node": DESIGN.node.replace(memory="axi", memory_bytes=1 << 16)}, "'builtin' or 'dram'"),
     ({"node": "small"}, "node must be"),
-    ({"node": DESIGN.node.replace(memory_bytes=1 << 27)}, "memory_bytes must be from 1 to 67108864"),
+    ({"node": DESIGN.node.replace(memory_bytes=1 << 27, addr_width=32)}, "memory_bytes must be from 1 to 67108864"),
     ({"traffic": 1}, "traffic must be true or false, not 1"),
     ({"uart": {"rx": "A1"}}, "uart must be a table with rx and tx"),
     ({"title": 3}, "title must be text, not 3"),
