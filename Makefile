@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 #: What a Debian or Ubuntu needs besides Python: program:package.
 SYSTEM := g++:g++ make:make perl:perl iverilog:iverilog riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf
 
-.PHONY: help demo test install system rtl registers campaign bench experiment clean
+.PHONY: help demo test install system rtl registers campaign bench bench-fpga boards gate experiment clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -57,9 +57,24 @@ registers: install
 campaign: install
 	$(BIN)/python -m t3hw.cosim.campaign --simulator both --json docs/results/campaign.json
 
-# make bench      measures the blocks and writes docs/results/blocks.json
+# make bench      measures the blocks, writes docs/results/blocks.json; reports what FPGA figures got worse
 bench: install
 	$(BIN)/t3hw bench blocks --json docs/results/blocks.json
+	$(BIN)/t3hw bench fpga --seeds 5 --compare docs/results/fpga.json
+
+# make bench-fpga measures LUTs and MHz of the blocks and stores them (an hour)
+bench-fpga: install
+	$(BIN)/t3hw bench fpga --seeds 5 --targets xilinx gowin --json docs/results/fpga.json || true
+	$(BIN)/python -m t3hw.bench docs/results/fpga.md docs/results/fpga.json
+
+# make boards     bitstreams of a large and of a small board, into build/ (some minutes)
+boards: install
+	$(BIN)/t3hw fpga build ulx3s-85f -o build/ulx3s-85f
+	$(BIN)/t3hw fpga build icebreaker -o build/icebreaker
+
+# make gate       the netlists of a ring of two, for ECP5 and of plain gates, on both simulators (long)
+gate: install
+	$(BIN)/python -m t3hw.fpga.gate_level
 
 # make experiment the paper's experiment, its sweeps, and the page of results (some ten minutes)
 RESULTS := docs/results
