@@ -1,6 +1,8 @@
 """`t3hw bench fpga`: what the blocks cost on an ECP5-85, against goals and a stored result."""
 
+import concurrent.futures
 import json
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -48,19 +50,26 @@ def bench_fpga(names, *, seeds, targets=(), show=print):
                 raise FlowError(f"no {kind} {name!r}; there are {', '.join(known)}")
     rows, blocks = [], {}
     show(HEADER)
-    for name in names:
-        found = _measure(BLOCKS[name], seeds, targets)
-        blocks[name] = found
-        for row in _rows(BLOCKS[name], found):
-            rows.append(row)
-            show(line(row))
+    # The tools use one processor each.
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+        runs = {name: pool.submit(_measure, name, seeds, targets) for name in names}
+        try:
+            for name, run in runs.items():
+                blocks[name] = run.result()
+                for row in _rows(BLOCKS[name], blocks[name]):
+                    rows.append(row)
+                    show(line(row))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     text = table(blocks)
     show(f"\n{text}")
     return report(rows, device="LFE5U-85F, speed grade 6", seeds=seeds, blocks=blocks, text=text)
 
 
-def _measure(block, seeds, targets):
-    """All figures of a block."""
+def _measure(name, seeds, targets):
+    """All figures of the block of that name."""
+    block = BLOCKS[name]
     parts = []
     other = {target: {} for target in targets}
     for name, component in block.components():
