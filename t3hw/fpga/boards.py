@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 from ..config import ConfigError, NodeConfig
+from ..hdl.sdram_chip import CHIPS, SdramError
 
 __all__ = ["BOARD_FOLDER", "FAMILIES", "BoardDesign", "board_names"]
 
@@ -57,6 +58,8 @@ class BoardDesign:
         Bits a second of the serial line.
     memory : str
         ``"block-ram"``, or ``"sdram"``: the board's SDRAM behind the node's ``m_axi``.
+    sdram : str
+        With ``"sdram"``: the chip, of `t3hw.hdl.sdram_chip.CHIPS`. It is the memory of a single node.
     loader : str
         What openFPGALoader calls the board; ``"dfu"`` if it is programmed over its own USB port. Empty:
         not programmed from here. Not part of the hash.
@@ -83,6 +86,7 @@ class BoardDesign:
     collective_steps: int = 0
     baud: int = 1_000_000
     memory: str = "block-ram"
+    sdram: str = ""
     loader: str = ""
     uart: dict = dataclasses.field(default_factory=dict, hash=False)
 
@@ -126,6 +130,30 @@ class BoardDesign:
         if not 1 <= self.node.memory_bytes <= MEMORY_WINDOW:
             raise ConfigError(f"the node's memory_bytes must be from 1 to {MEMORY_WINDOW} (the "
                               f"window that a board has for it), not {self.node.memory_bytes}")
+        if self.memory == "sdram":
+            self._check_sdram()
+        elif self.sdram != "":
+            raise ConfigError(f"sdram must be left out with memory = {self.memory!r}, not "
+                              f"{self.sdram!r}")
+
+    def _check_sdram(self):
+        if self.sdram not in CHIPS:
+            raise ConfigError(f"sdram must be one of {', '.join(CHIPS)} with memory = 'sdram', not "
+                              f"{self.sdram!r}")
+        chip = CHIPS[self.sdram]
+        if self.devices != 1:
+            raise ConfigError("devices must be 1 with memory = 'sdram' (the chip serves one node), "
+                              f"not {self.devices}")
+        if self.node.data_width not in (32, 64):
+            raise ConfigError("the node's data_width must be 32 or 64 with memory = 'sdram', not "
+                              f"{self.node.data_width}")
+        if self.node.memory_bytes > chip.bytes:
+            raise ConfigError(f"the node's memory_bytes must be at most {chip.bytes}, the size of "
+                              f"{chip.name}, not {self.node.memory_bytes}")
+        try:
+            chip.cas_latency(self.clock_hz)
+        except SdramError as error:
+            raise ConfigError(str(error)) from None
 
     @property
     def bit_cycles(self):

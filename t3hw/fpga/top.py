@@ -3,7 +3,7 @@
 import importlib
 import math
 
-from amaranth import ClockDomain, Const, Elaboratable, Instance, Module, Signal
+from amaranth import ClockDomain, ClockSignal, Const, Elaboratable, Instance, Module, Signal
 from amaranth.build import Attrs, Pins, Resource, ResourceError, Subsignal
 from amaranth.lib import io
 from amaranth.lib.cdc import ResetSynchronizer
@@ -106,6 +106,8 @@ class BoardTop(Elaboratable):
         self._clock(m, platform)
         self._serial(m, platform, core)
         self._leds(m, platform, core)
+        if self._design.memory == "sdram":
+            self._sdram(m, platform, core.sdram)
         return m
 
     def _clock(self, m, platform):
@@ -213,3 +215,25 @@ class BoardTop(Elaboratable):
                 break
             m.submodules[f"led{number}"] = led = io.Buffer("o", pad)
             m.d.comb += led.o.eq(core.leds[number])
+
+    def _sdram(self, m, platform, pins):
+        if self._design.family != "ecp5":
+            raise ConfigError("memory must be 'block-ram' but on ECP5 parts, not 'sdram'")
+        try:
+            port = platform.request("sdram", 0, dir="-")
+        except ResourceError:
+            raise ConfigError(f"{self._design.platform} has no SDRAM; memory must be 'block-ram', "
+                              "not 'sdram'") from None
+        # The inverse of our clock: the chip's edges are in the middle of what we send.
+        m.submodules.sdram_clock = clock = io.DDRBuffer("o", port.clk)
+        m.d.comb += [clock.o[0].eq(0), clock.o[1].eq(1)]
+        for name in ("clk_en", "cs", "ras", "cas", "we", "ba", "a", "dqm"):
+            m.submodules[f"sdram_{name}"] = buffer = io.Buffer("o", getattr(port, name))
+            m.d.comb += buffer.o.eq(getattr(pins, name))
+        m.submodules.sdram_dq = dq = io.Buffer("io", port.dq)
+        m.d.comb += [dq.o.eq(pins.dq_o), dq.oe.eq(pins.dq_oe)]
+        # Registers in the I/O cells: no time is left for wires.
+        for bit in range(len(pins.dq_i)):
+            m.submodules[f"sdram_dq_i{bit}"] = Instance(
+                "IFS1P3DX", p_GSR="DISABLED", i_SCLK=ClockSignal(), i_SP=Const(1),
+                i_CD=Const(0), i_D=dq.i[bit], o_Q=pins.dq_i[bit])

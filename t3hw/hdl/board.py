@@ -8,9 +8,12 @@ from amaranth.lib.wiring import In, Out
 
 from ..registers.board import MEMORY_BASE, MEMORY_WINDOW, NODE_WINDOW
 from .amba import AxiLitePorts, AxiPorts
+from .axi_memory import M_AXI_ID_WIDTH
 from .host_axil import HostAxil
 from .host_memory import HostMemory
 from .node import Node
+from .sdram_chip import CHIPS
+from .sdram_controller import SdramController
 from .serial_link import SerialLink
 from .traffic_node import TrafficNode
 
@@ -83,8 +86,10 @@ class Board(wiring.Component):
         The serial line to the host.
     leds : Out(8)
         Lights, by the register LEDS.
-    node<d>_m_axi_* : AXI4 masters, if the nodes' memory is ``"axi"``
-        To the memories.
+    sdram : Out, `SdramPins`, if the design's memory is ``"sdram"``
+        To the chip that is the node's memory. Its clock is the inverse of ours, and ``dq_i`` is what
+        was on its pins at the last edge of our clock: from registers, which belong into the I/O
+        cells, since data come late in the half cycle before that edge.
     """
 
     def __init__(self, design, *, bit_cycles=None, node=None):
@@ -101,15 +106,16 @@ class Board(wiring.Component):
             timeout=TIMEOUT)
         self.nodes = [board_node(design) if node is None else _NodeModule(*node)
                        for _device in devices]
-        self._memory = {f"node{device}_{name}": (node, name, member)
-                        for device, node in enumerate(self.nodes)
-                        for name, member in node.signature.members.items()
-                        if name.startswith("m_axi_")}
+        self._sdram = None
+        if design.memory == "sdram":
+            # The register at ``dq_i`` takes back the half cycle that the chip is early.
+            self._sdram = SdramController(config=design.node, chip=CHIPS[design.sdram],
+                                          clock_hz=design.clock_hz, inverted_clock=False)
         super().__init__({
             "rx": In(1, init=1),
             "tx": Out(1, init=1),
             "leds": Out(8),
-        } | {name: member for name, (_node, _inner, member) in self._memory.items()})
+        } | ({"sdram": self._sdram.signature.members["pins"]} if self._sdram else {}))
 
     def elaborate(self, platform):
         m = Module()
@@ -148,8 +154,11 @@ class Board(wiring.Component):
                 node.link_tx_tready.eq(receiver.link_rx_tready),
                 node.link_tx_credit.eq(receiver.link_rx_credit),
             ]
-        for name, (node, inner, member) in self._memory.items():
-            ours, theirs = getattr(self, name), getattr(node, inner)
-            m.d.comb += ours.eq(theirs) if member.flow is Out else theirs.eq(ours)
+        if self._sdram:
+            m.submodules.sdram = controller = self._sdram
+            AxiPorts(prefix="m_axi", master=True, config=config, id_width=M_AXI_ID_WIDTH).connect(
+                m, self.nodes[0], {name: getattr(controller, name) for name in _CHANNELS},
+                from_outside=True)
+            wiring.connect(m, controller.pins, wiring.flipped(self.sdram))
 
         return m

@@ -81,4 +81,9 @@ CHIPS = {chip.name: chip for chip in (
     SdramChip(name="AS4C32M16SB-7", row_bits=13, column_bits=10, t_rcd=21, t_rp=21, t_ras=42,
               t_rc=63, t_rrd=14, t_wr=14, t_rfc=63, t_refi=64e6 / 8192, t_init=200e3,
               cas_2_clock_hz=100e6, clock_hz=143e6),
+    # The slowest and the smallest of those that ULX3S boards of all revisions carry. A larger one
+    # is used in part.
+    SdramChip(name="ULX3S", row_bits=13, column_bits=9, t_rcd=21, t_rp=21, t_ras=44,
+              t_rc=66, t_rrd=15, t_wr=15, t_rfc=66, t_refi=64e6 / 8192, t_init=200e3,
+              cas_2_clock_hz=100e6, clock_hz=133e6),
 )}

@@ -146,8 +146,9 @@ class TrafficEngines:
         self.write("COLLECTIVE_EXPECTED", beats=table.expected)
 
     def forget_arrivals(self):
-        """Forget what has come from the neighbour; before any neighbour starts."""
-        self.write("COLLECTIVE_CONTROL", clear=1)
+        """Forget what has come from the neighbour, if anything counts it; before any neighbour starts."""
+        if self.read("CAP_COLLECTIVE")["steps"]:
+            self.write("COLLECTIVE_CONTROL", clear=1)
 
     def collective_results(self):
         """What the collective engine measured in its last run."""

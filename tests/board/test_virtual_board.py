@@ -12,7 +12,6 @@ import zlib
 import pytest
 
 from designs import TWO_TINY
-from t3hw.cosim.simulators import SimulatorError
 from t3hw.cosim.virtual_board import virtual_board
 from t3hw.registers import traffic
 from t3hw.registers import REGISTERS as NODE_REGISTERS
@@ -242,13 +241,6 @@ def test_faults_of_the_line_show():
         line.send(command(2, register_address("MAGIC"), 1))
         assert line.receive(4) == bytes(4)
         assert line.get("MAGIC") == identity(TWO_TINY)["MAGIC"]
-
-
-def test_boards_with_memory_outside_are_refused():
-    design = TWO_TINY.replace(memory="sdram", node=TWO_TINY.node.replace(memory="axi"))
-    with pytest.raises(SimulatorError, match="'sdram'"):
-        with virtual_board(design):
-            pass
 
 
 _LITEX = """

@@ -68,8 +68,8 @@ def test_plain_data_and_back():
 def test_the_hash_is_of_all_that_decides_the_bitstream():
     changes = {
         "family": "xilinx", "part": "LFE5U-45F-6BG381C", "platform": "a:b", "clock_hz": 50_000_000,
-        "devices": 2, "traffic": False, "node": DESIGN.node.replace(tiles=256), "gemm_units": 8,
-        "gemm_stages": 8, "collective_steps": 8, "baud": 500_000,
+        "devices": 2, "traffic": False, "node": DESIGN.node.replace(tiles=512), "gemm_units": 8,
+        "gemm_stages": 4, "collective_steps": 8, "baud": 500_000,
         "uart": {"rx": "A1", "tx": "A2"}}
     others = {key: DESIGN.replace(**{key: value}).hash for key, value in changes.items()}
     others["memory"] = BoardDesign.stock("ulx3s-85f-sdram").hash
@@ -77,7 +77,7 @@ def test_the_hash_is_of_all_that_decides_the_bitstream():
     neutral = DESIGN.replace(name="other", title="Other", loader="dfu",
                              node=DESIGN.node.replace(name="other"))
     assert neutral.hash == DESIGN.hash
-    known = {"name", "title", "loader", "memory", *changes}
+    known = {"name", "title", "loader", "memory", "sdram", *changes}
     assert known == set(DESIGN.as_dict()), "a new field needs a line here"
 
 

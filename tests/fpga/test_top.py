@@ -116,3 +116,42 @@ def test_a_board_without_a_serial_port_is_refused(monkeypatch, tmp_path):
 def test_a_board_for_export_is_not_built(tmp_path):
     with pytest.raises(ConfigError, match="t3hw fpga export arty-a7"):
         write_sources(BoardDesign.stock("arty-a7"), tmp_path)
+
+
+def test_the_sdram_is_on_its_pins(tmp_path):
+    flow = write_sources(BoardDesign.stock("ulx3s-85f-sdram"), tmp_path)
+    text = (tmp_path / "top.il").read_text()
+    constraints = (tmp_path / f"top{flow.constraints}").read_text()
+    places = dict(re.findall(r'LOCATE COMP "sdram_0__(\S+?)" SITE "(\w+)"', constraints))
+    assert len(places) == 39, "every pin once"
+    assert places["clk__io"] == "F19" and places["dq__io[15]"] == "J17"
+    # The clock's cell, and a register in the I/O cell of each data bit.
+    cells = re.findall(r"cell \\(ODDRX1F|IFS1P3DX) ", text)
+    assert sorted(cells) == ["IFS1P3DX"] * 16 + ["ODDRX1F"]
+
+
+def test_a_board_without_sdram_is_refused(tmp_path):
+    design = BoardDesign.stock("ulx3s-85f-sdram").replace(
+        platform="amaranth_boards.versa_ecp5:VersaECP5Platform")
+    with pytest.raises(ConfigError, match="has no SDRAM; memory must be 'block-ram'"):
+        write_sources(design, tmp_path)
+
+
+@pytest.mark.parametrize("fields, message", [
+    ({"devices": 2}, "devices must be 1 with memory = 'sdram' .*, not 2"),
+    ({"sdram": ""}, "sdram must be one of MT48LC16M16A2-75, .*, not ''"),
+    ({"clock_hz": 150_000_000}, "clock_hz must be at most 133000000, the limit of ULX3S"),
+])
+def test_what_does_not_go_with_an_sdram(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        BoardDesign.stock("ulx3s-85f-sdram").replace(**fields)
+
+
+def test_what_does_not_go_with_the_size_or_width_of_an_sdram():
+    design = BoardDesign.stock("ulx3s-85f-sdram")
+    for fields, message in (({"data_width": 128}, "data_width must be 32 or 64"),
+                            ({"memory_bytes": 1 << 26}, "memory_bytes must be at most 33554432")):
+        with pytest.raises(ConfigError, match=message):
+            design.replace(node=design.node.replace(**fields))
+    with pytest.raises(ConfigError, match="sdram must be left out with memory = 'block-ram'"):
+        BoardDesign.stock("ulx3s-85f").replace(sdram="ULX3S")

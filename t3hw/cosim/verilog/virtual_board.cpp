@@ -222,6 +222,11 @@ int main(int argc, char** argv) {
         top.eval();
         top.clk = 1;
         top.eval();
+        if (context.gotFinish()) {
+            // A memory has seen a rule broken; it has said on stdout which.
+            std::fprintf(stderr, "the model of the memory ended the simulation\n");
+            return 1;
+        }
         unsigned char byte;
         if (from_board.byte(cycle, top.tx, byte) && terminal.plugged() && !options.mute) {
             if (given++ == options.flip_to_host) byte ^= 0x10;
