@@ -92,18 +92,16 @@ class MemoryArray(wiring.Component):
         config = self._config
         size_shift = ceil_log2(config.memory_bytes)
         m.submodules.adder = adder = self._adder
+        # Who reads what is written in the same cycle does not need it. Saying so spares the logic that
+        # would make a block RAM return what was there before, and all reading without being asked
+        # spares the way to its enables.
         m.submodules.storage = storage = Memory(shape=config.data_width, init=[],
-                                                depth=len(self.beats))
+                                                depth=len(self.beats), attrs={"no_rw_check": 1})
         read = storage.read_port()
         write = storage.write_port(granularity=8)
 
         access = self.i.payload.access
-        m.d.comb += [
-            read.addr.eq(access.address[config.beat_shift:size_shift]),
-            # Who reads what is written in the same cycle does not need it. Saying so spares the logic
-            # that would make a block RAM return what was there before.
-            read.en.eq(self.i.valid & ~(write.en.any() & (write.addr == read.addr))),
-        ]
+        m.d.comb += read.addr.eq(access.address[config.beat_shift:size_shift])
 
         # What comes with the array's output, and after the register which is all that follows that.
         # The adder never stalls, since its output is always taken.
