@@ -96,7 +96,7 @@ class Node(wiring.Component):
     """
 
     #: Cycles from the commit of a tile's last update to the first read request.
-    trigger_latency = 9
+    trigger_latency = 10
 
     def __init__(self, *, config):
         self._config = checked_config(config)
