@@ -10,6 +10,7 @@ from t3hw.config import NodeConfig
 from t3hw.cosim.block_bench import bench_blocks, cycle_rows
 from t3hw.cosim.chain_bench import measure_chain, measure_tracker
 from t3hw.cosim.ring_bench import (formulas, measure_functional_traffic, traffic_difference)
+from t3hw.hdl.node import Node
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -68,9 +69,9 @@ def test_the_overflow_case_is_one():
 
 
 @pytest.mark.parametrize("preset", ["tiny", "default", "wide"])
-def test_six_cycles_from_commit_to_read_in_every_preset(preset):
+def test_cycles_from_commit_to_read_in_every_preset(preset):
     chain = measure_chain(NodeConfig.preset(preset))
-    assert chain["first read"] <= 6, chain
+    assert chain["first read"] <= Node.trigger_latency, chain
     assert chain["first read"] - chain["block"] <= 1, chain
 
 
