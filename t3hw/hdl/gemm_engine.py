@@ -379,10 +379,13 @@ class GemmEngine(wiring.Component):
         due = context.due.as_value()
         arrival = Signal(time)
         waited = Signal(TIME_WIDTH + FRACTION)
+        lateness = Signal(TIME_WIDTH + FRACTION + 1)
         late = Signal()
         m.d.comb += [
             arrival.cycle.eq(returned_read.data.cycle),
-            late.eq(asked_read.data.any & (arrival.as_value() > due)),
+            # On time to the cycle is late by nothing: one subtraction does for both.
+            lateness.eq(arrival.as_value() - due),
+            late.eq(asked_read.data.any & ~lateness[-1]),
         ]
         is_dispatch = Signal()
         visited = Signal(context_index)
@@ -399,11 +402,13 @@ class GemmEngine(wiring.Component):
         m.d.sync += [
             is_dispatch.eq(found.dispatch),
             visited.eq(found.index),
-            ended.eq(found.visit & context.running & (Cat(Const(0, FRACTION), now) >= due)),
+            # The present is a whole cycle: what is due after its start is due in the next.
+            ended.eq(found.visit & context.running
+                     & (Cat(~context.due.fraction.any(), now) > Cat(Const(0, 1), context.due.cycle))),
             came.eq((asked_read.data.turn == context.turn)
                     & (asked_read.data.bursts == returned_read.data.bursts)),
             was_late.eq(late),
-            waited.eq(arrival.as_value() - due),
+            waited.eq(lateness),
             begun.eq(Mux(found.dispatch, Cat(Const(0, FRACTION), now),
                          Mux(late, arrival.as_value(), due))),
             turned.eq(context.turn),
@@ -444,7 +449,9 @@ class GemmEngine(wiring.Component):
         stream_base = Signal(config.addr_width)
         last_stream = Signal(STREAMS_LOG2)
         position = Signal(config.addr_width)
-        within_stream = Signal(config.addr_width)
+        # Of an address in a stream, the bits that stay; its other bits count. Less this is more by
+        # ``stream_bytes``.
+        fixed = Signal(config.addr_width)
         issue = Signal()
         all_asked = Signal()
         next_job = Signal()
@@ -467,7 +474,7 @@ class GemmEngine(wiring.Component):
         ]
         m.d.sync += [
             burst_beats.eq(1 << settings.burst_log2),
-            within_stream.eq(_ones(settings.stream_bytes_log2, config.addr_width)),
+            fixed.eq(~_ones(settings.stream_bytes_log2, config.addr_width)),
             last_stream.eq(_ones(settings.streams_log2, STREAMS_LOG2)),
         ]
         with m.If(~clearing):
@@ -494,13 +501,13 @@ class GemmEngine(wiring.Component):
                 owed.eq(owed - (burst_beats << FRACTION)),
                 bursts.eq(bursts + 1),
                 stream_.eq(stream_ + 1),
-                stream_base.eq(stream_base + within_stream + 1),
+                stream_base.eq(stream_base - fixed),
             ]
             with m.If(stream_ == last_stream):
                 m.d.sync += [
                     stream_.eq(0),
                     stream_base.eq(settings.read_base),
-                    position.eq((position + (burst_beats << config.beat_shift)) & within_stream),
+                    position.eq((position + (burst_beats << config.beat_shift)) & ~fixed),
                 ]
         with m.If(begin):
             m.d.sync += [owed.eq(0), stream_.eq(0), stream_base.eq(settings.read_base),
@@ -659,7 +666,7 @@ class GemmEngine(wiring.Component):
                   | self.r.valid & (self.r.payload.resp != 0)):
             m.d.sync += self.error.eq(1)
 
-        self._measure(m, begin=begin, next_cycle=next_cycle, step=step & was_late, waited=waited)
+        self._measure(m, begin=begin, now=now, next_cycle=next_cycle, step=step & was_late, waited=waited)
         return m
 
     def _checks(self):
@@ -685,20 +692,20 @@ class GemmEngine(wiring.Component):
              & _ones(tile_log2, 12)) == 0,
         )
 
-    def _measure(self, m, *, begin, next_cycle, step, waited):
+    def _measure(self, m, *, begin, now, next_cycle, step, waited):
         measured = Signal(gemm_results)
         wait = Signal(measured.read_wait.shape().width + FRACTION)
         accepted = self.w.valid & self.w.ready
         any_stored = Signal()
         m.d.comb += [
             self.results.eq(measured),
+            self.results.cycles.eq(now),
             self.results.read_wait.eq(wait[FRACTION:]),
         ]
         with m.If(begin):
             m.d.sync += [measured.eq(0), wait.eq(0), any_stored.eq(0)]
         with m.Elif(self.busy):
             m.d.sync += [
-                measured.cycles.eq(next_cycle),
                 measured.read_beats.eq(measured.read_beats + self.r.valid),
                 measured.write_beats.eq(measured.write_beats + accepted),
                 measured.store_stall.eq(measured.store_stall + (self.w.valid & ~self.w.ready)),
