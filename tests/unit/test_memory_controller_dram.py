@@ -99,7 +99,7 @@ def test_who_sees_a_flag_finds_the_data_that_were_stored_before_it(window):
             turn = 0
             while flags() < number:
                 turn += 1
-                yield make_request(config, READ, address=flag, last=0) if turn % 3 == 0 else None
+                yield make_request(config, READ, address=flag, last=0) if turn % 2 == 0 else None
             before = len(bench.commits)
             first = len(bench.reads)
             for address in data:
