@@ -12,10 +12,10 @@ from t3hw.fpga.clocks import ecp5_pll, gowin_pll, ice40_pll
 from t3hw.fpga.devices import chip, ecp5_options, gowin_family, ice40_options, resources
 from t3hw.fpga.top import open_platform
 
-DESIGN = BoardDesign.stock("ulx3s-85f")
+DESIGN = BoardDesign.stock("ulx3s-85f-overlap")
 
 
-def test_the_boards_of_the_issue_are_there():
+def test_the_boards_are_there():
     wanted = {"ulx3s-85f": 4, "versa-ecp5": 4, "orangecrab": 2, "ulx3s-12f": 2, "ulx3s-25f": 2,
               "icebreaker": 1, "tang-nano-9k": 1}
     found = {name: BoardDesign.stock(name).devices for name in board_names()}
@@ -67,7 +67,7 @@ def test_plain_data_and_back():
 
 def test_the_hash_is_of_all_that_decides_the_bitstream():
     changes = {
-        "family": "xilinx", "part": "LFE5U-45F-6BG381C", "platform": "a:b", "clock_hz": 50_000_000,
+        "family": "xilinx", "part": "LFE5U-45F-6BG381C", "platform": "a:b", "clock_hz": 60_000_000,
         "devices": 2, "traffic": False, "node": DESIGN.node.replace(tiles=512), "gemm_units": 8,
         "gemm_stages": 4, "collective_steps": 8, "baud": 500_000,
         "uart": {"rx": "A1", "tx": "A2"}}
