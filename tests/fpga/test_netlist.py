@@ -108,7 +108,7 @@ def test_a_read_port_that_logic_resets_is_found(tmp_path, sync, faults):
 
 
 @pytest.mark.parametrize("family, used_ff, block_ram_bits, problem", [
-    ("ecp5", 1050, 4096, None), ("ecp5", 1051, 4096, "1051 flip-flops where"),
+    ("ecp5", 1100, 4096, None), ("ecp5", 1101, 4096, "1101 flip-flops where"),
     ("ice40", 9999, 4096, None), ("ecp5", 1000, 4095, "less than the 4096"),
 ])
 def test_a_memory_that_became_flip_flops_is_found(family, used_ff, block_ram_bits, problem):
