@@ -11308,18 +11308,42 @@ module \t3_node_axi.controller.memory (\o__ready$79 , b__valid, \o__ready$85 , r
   assign \i__payload$126 [43:41] = 3'h3;
   assign \i__payload$126 [32:1] = \o__payload$123 [121:90];
   assign { \i__payload$126 [64:46], \i__payload$126 [40:33], \i__payload$126 [0] } = 28'h0000000;
-  always @*
+  reg \t3_start$0 ;
+  initial \t3_start$0 <= 1'b0;
+  always @* begin
+    if (\t3_start$0 ) begin end
     \i__payload$120 [154:135] = \o__payload$111 [91:72];
-  always @*
+  end
+  reg \t3_start$1 ;
+  initial \t3_start$1 <= 1'b0;
+  always @* begin
+    if (\t3_start$1 ) begin end
     \i__payload$120 [223:160] = \o__payload$111 [160:97];
-  always @*
+  end
+  reg \t3_start$2 ;
+  initial \t3_start$2 <= 1'b0;
+  always @* begin
+    if (\t3_start$2 ) begin end
     \i__payload$120 [133:70] = \o__payload$111 [70:7];
-  always @*
+  end
+  reg \t3_start$3 ;
+  initial \t3_start$3 <= 1'b0;
+  always @* begin
+    if (\t3_start$3 ) begin end
     \i__payload$120 [69:6] = \o__payload$114 [63:0];
-  always @*
+  end
+  reg \t3_start$4 ;
+  initial \t3_start$4 <= 1'b0;
+  always @* begin
+    if (\t3_start$4 ) begin end
     \i__payload$120 [5:2] = \o__payload$111 [6:3];
-  always @*
+  end
+  reg \t3_start$5 ;
+  initial \t3_start$5 <= 1'b0;
+  always @* begin
+    if (\t3_start$5 ) begin end
     \i__payload$120 [1:0] = \o__payload$111 [2:1];
+  end
   assign \i__payload$106 [64] = r__payload[66];
   assign \i__payload$106 [63:0] = r__payload[64:1];
   assign \i__payload$99 [160:129] = head[148:117];
@@ -43410,10 +43434,18 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign tile[12:3] = decided[27:18];
   assign tile[2:1] = decided[12:11];
   assign tile[0] = was[3];
-  always @*
+  reg \t3_start$6 ;
+  initial \t3_start$6 <= 1'b0;
+  always @* begin
+    if (\t3_start$6 ) begin end
     now[4] = \$5 ;
-  always @*
+  end
+  reg \t3_start$7 ;
+  initial \t3_start$7 <= 1'b0;
+  always @* begin
+    if (\t3_start$7 ) begin end
     now[3] = \$1 ;
+  end
   assign i__payload[136] = beat__payload[128];
   assign i__payload[135] = beat__payload[127];
   assign i__payload[134] = beat__payload[126];

@@ -37925,10 +37925,18 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign tile[12:3] = decided[27:18];
   assign tile[2:1] = decided[12:11];
   assign tile[0] = was[3];
-  always @*
+  reg \t3_start$0 ;
+  initial \t3_start$0 <= 1'b0;
+  always @* begin
+    if (\t3_start$0 ) begin end
     now[4] = \$5 ;
-  always @*
+  end
+  reg \t3_start$1 ;
+  initial \t3_start$1 <= 1'b0;
+  always @* begin
+    if (\t3_start$1 ) begin end
     now[3] = \$1 ;
+  end
   assign i__payload[136] = beat__payload[128];
   assign i__payload[135] = beat__payload[127];
   assign i__payload[134] = beat__payload[126];

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import importlib.metadata
+import itertools
 import json
 import os
 import re
@@ -102,15 +103,27 @@ def _with_zeros(text):
 
 #: What Yosys puts into combinational blocks to have them evaluated: indentation, name.
 _STARTER = re.compile(r"^( *)reg (\\\$auto\$verilog_backend\S+) += 0;$", re.M)
+#: A combinational block of one statement: indentation, statement.
+_LONE_STATEMENT = re.compile(r"^( *)always @\*\n +(\S[^\n]*;)$", re.M)
 
 
 def _evaluated_at_start(text):
     """The text, with signals that start combinational blocks and change at time 0 in every simulator.
 
     A block runs when something that it reads changes. A value from a declaration is no change, so a
-    block whose inputs stay as they are would never give its outputs their values.
+    block whose inputs stay as they are would never give its outputs their values. Yosys forgets blocks
+    of one statement.
     """
-    return _STARTER.sub(r"\1reg \2 ;\n\1initial \2 <= 1'b0;", text)
+    number = itertools.count()
+
+    def with_starter(found):
+        indent, statement = found.groups()
+        name = f"\\t3_start${next(number)} "
+        return (f"{indent}reg {name};\n{indent}initial {name}<= 1'b0;\n{indent}always @* begin\n"
+                f"{indent}  if ({name}) begin end\n{indent}  {statement}\n{indent}end")
+
+    return _LONE_STATEMENT.sub(with_starter, _STARTER.sub(
+        r"\1reg \2 ;\n\1initial \2 <= 1'b0;", text))
 
 
 def sidecar(component, name, config, devices=None, traffic=False):

@@ -1,12 +1,15 @@
 """Generated Verilog begins with the same values in every simulator."""
 
+import re
 import subprocess
 
 from amaranth import Array, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from t3hw.config import NodeConfig
 from t3hw.generate import to_verilog
+from t3hw.hdl.node import Node
 
 _BENCH = """
 module bench;
@@ -47,3 +50,11 @@ def test_a_block_whose_inputs_never_change_has_its_value_in_icarus(tmp_path):
     done = subprocess.run(["vvp", "bench"], cwd=tmp_path, check=True, capture_output=True,
                           text=True)
     assert "chosen 0" in done.stdout
+
+
+def test_no_block_of_a_node_is_without_a_start():
+    """Yosys starts blocks of several statements, but not those of one: part of a signal, say."""
+    text = to_verilog(Node(config=NodeConfig.preset("tiny")), "node")
+    blocks = re.findall(r"always @\*( begin)?\n *(.*)", text)
+    assert len(blocks) > 100
+    assert all(begin and re.match(r"if \(\\\S+ \) begin end$", first) for begin, first in blocks)
