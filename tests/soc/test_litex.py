@@ -28,4 +28,4 @@ def test_the_plan_is_what_the_planner_makes(tmp_path):
 
 
 def test_reduce_scatter_in_litedram(tmp_path):
-    assert "litex_tb: 64 sums are right" in run(LITEX / "t3_litedram.py", "--output", tmp_path, "--run")
+    assert "node_tb: 64 sums are right" in run(LITEX / "t3_litedram.py", "--output", tmp_path, "--run")
