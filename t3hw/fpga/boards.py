@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..config import ConfigError, NodeConfig
 from ..hdl.sdram_chip import CHIPS, SdramError
+from ..registers.board import MAX_DEVICES, MEMORY_WINDOW
 
 __all__ = ["BOARD_FOLDER", "FAMILIES", "BoardDesign", "board_names"]
 
@@ -17,10 +18,6 @@ BOARD_FOLDER = Path(__file__).parents[1] / "boards"
 #: Families of chips, and whether the open tools make bitstreams for them.
 FAMILIES = {"ecp5": True, "ice40": True, "gowin": True, "xilinx": False}
 
-#: Windows that the board's address map has for nodes.
-_MOST_DEVICES = 16
-#: Bytes of a node's memory that its window in the address map shows.
-MEMORY_WINDOW = 1 << 26
 #: Cycles of a bit on the serial line below which the receiver cannot find the bit's middle.
 _LEAST_BIT_CYCLES = 4
 
@@ -105,7 +102,7 @@ class BoardDesign:
         if type(self.traffic) is not bool:
             raise ConfigError(f"traffic must be true or false, not {self.traffic!r}")
         for name, low, high in (("clock_hz", 1_000_000, 1_000_000_000),
-                                ("devices", 1, _MOST_DEVICES),
+                                ("devices", 1, MAX_DEVICES),
                                 ("gemm_units", 1, 1024), ("gemm_stages", 1, 1024),
                                 ("collective_steps", 0, 256), ("baud", 1200, 12_000_000)):
             value = getattr(self, name)

@@ -9,8 +9,8 @@ from amaranth.hdl import UnusedElaboratable
 
 from ..config import ConfigError
 from ..generate import zeros_left_out
+from ..shared_nodes import NODE
 from .devices import ecp5_options, gowin_family, ice40_options
-from .shared_nodes import NODE
 from .tools import run_tool
 from .top import BoardTop, open_platform
 

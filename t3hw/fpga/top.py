@@ -10,9 +10,9 @@ from amaranth.lib.cdc import ResetSynchronizer
 
 from ..config import ConfigError
 from ..hdl.board import Board
+from ..shared_nodes import share_nodes
 from .clocks import ecp5_pll, gowin_pll, ice40_pll
 from .devices import gowin_family
-from .shared_nodes import share_nodes
 
 __all__ = ["BoardTop", "ResetHold", "open_platform"]
 

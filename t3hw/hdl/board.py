@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from amaranth import Cat, ClockSignal, Instance, Module, ResetSignal
+from amaranth import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -17,7 +17,7 @@ from .sdram_controller import SdramController
 from .serial_link import SerialLink
 from .traffic_node import TrafficNode
 
-__all__ = ["Board", "board_node"]
+__all__ = ["Board"]
 
 #: The bridge forgets a command after a silence of so many milliseconds.
 SILENCE_MS = 100
@@ -26,27 +26,12 @@ TIMEOUT = 1 << 18
 _CHANNELS = ("aw", "w", "b", "ar", "r")
 
 
-def board_node(design):
+def _node(design):
     """A node of a board, as the design has it."""
     if not design.traffic:
         return Node(config=design.node)
     return TrafficNode(config=design.node, units=design.gemm_units, stages=design.gemm_stages,
                        steps=design.collective_steps, host=True)
-
-
-class _NodeModule(wiring.Component):
-    """A node that is a Verilog module."""
-
-    def __init__(self, signature, module):
-        self._module = module
-        super().__init__(signature)
-
-    def elaborate(self, platform):
-        m = Module()
-        ports = {("o_" if member.flow is Out else "i_") + name: getattr(self, name)
-                 for name, member in self.signature.members.items()}
-        m.submodules.node = Instance(self._module, i_clk=ClockSignal(), i_rst=ResetSignal(), **ports)
-        return m
 
 
 class Board(wiring.Component):
@@ -69,9 +54,6 @@ class Board(wiring.Component):
     bit_cycles : number or None
         Cycles of a bit on the line, at least 4; by default what the design's clock and baud give.
         A command is forgotten after as many bits of silence as at the design's own rate.
-    node : tuple of (Signature, str) or None
-        Signature of `board_node`, and the name of a Verilog module that each node is an instance of,
-        so that it is converted only once; by default nodes are part of this design.
 
     Attributes
     ----------
@@ -92,7 +74,7 @@ class Board(wiring.Component):
         cells, since data come late in the half cycle before that edge.
     """
 
-    def __init__(self, design, *, bit_cycles=None, node=None):
+    def __init__(self, design, *, bit_cycles=None):
         self._design = design
         if bit_cycles is None:
             bit_cycles = Fraction(design.clock_hz, design.baud)
@@ -104,8 +86,7 @@ class Board(wiring.Component):
                      *((MEMORY_BASE + device * MEMORY_WINDOW, MEMORY_WINDOW)
                        for device in devices)],
             timeout=TIMEOUT)
-        self.nodes = [board_node(design) if node is None else _NodeModule(*node)
-                       for _device in devices]
+        self.nodes = [_node(design) for _device in devices]
         self._sdram = None
         if design.memory == "sdram":
             # The register at ``dq_i`` takes back the half cycle that the chip is early.

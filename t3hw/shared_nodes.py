@@ -1,4 +1,4 @@
-"""Equal nodes of a board as one module of Verilog, so that it is synthesized once and not once for each.
+"""Equal nodes of a board as one module of Verilog, converted and synthesized once and not once for each.
 
 Verilog, since only there Yosys heeds a memory's ``no_rw_check``: in RTLIL a read port is a register
 already, and gets logic for reads of what is being written.
@@ -7,7 +7,7 @@ already, and gets logic for reads of what is being written.
 from amaranth import ClockSignal, Instance, Module, ResetSignal, Value
 from amaranth.lib.wiring import In
 
-from ..generate import to_verilog
+from .generate import to_verilog
 
 __all__ = ["NODE", "share_nodes"]
 
