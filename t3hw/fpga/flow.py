@@ -115,7 +115,8 @@ FLOWS = {
                                 "--asc", f"{TOP}.asc"],
         pack="icepack", packing=lambda _design: [f"{TOP}.asc", f"{TOP}.bin"], ending=".bin"),
     "gowin": Flow(
-        synthesis="synth_gowin", constraints=".cst", place="nextpnr-himbaechel",
+        # Amaranth places the pads; Yosys would put some at the ports of shared nodes, too.
+        synthesis="synth_gowin -noiopads", constraints=".cst", place="nextpnr-himbaechel",
         options=lambda design: ["--device", design.part,
                                 "--vopt", f"family={gowin_family(design.part)}",
                                 "--vopt", f"cst={TOP}.cst", "--write", f"{TOP}.pnr.json"],
