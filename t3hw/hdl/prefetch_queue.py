@@ -1,9 +1,11 @@
 """Prefetch queue: a deep FIFO that reads ahead, for nothing is fast behind a large memory."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+
+from .stream_queue import next_place, room_next
 
 __all__ = ["PrefetchQueue"]
 
@@ -63,9 +65,6 @@ class PrefetchQueue(wiring.Component):
         write = storage.write_port()
         read = storage.read_port()
 
-        def after(pointer):
-            return Mux(pointer == places - 1, 0, pointer + 1)
-
         put = Signal()
         put_at = Signal(range(places))
         read_at = Signal(range(places))
@@ -86,9 +85,9 @@ class PrefetchQueue(wiring.Component):
         ]
         m.d.sync += fetched.eq(fetch | (fetched & ~step))
         with m.If(put):
-            m.d.sync += put_at.eq(after(put_at))
+            m.d.sync += put_at.eq(next_place(put_at, places))
         with m.If(fetch):
-            m.d.sync += read_at.eq(after(read_at))
+            m.d.sync += read_at.eq(next_place(read_at, places))
         with m.If(step):
             m.d.sync += [
                 self.o.valid.eq(fetched),
@@ -110,5 +109,5 @@ class PrefetchQueue(wiring.Component):
         ]
         m.d.sync += [
             level.eq(level + put - taken),
-            room.eq((level < self._depth - 1) | taken | (room & ~put)),
+            room.eq(room_next(room, level, self._depth, put, taken)),
         ]

@@ -1,11 +1,11 @@
-"""Stream queue: the one FIFO of the design."""
+"""Stream queue: the general FIFO of the design."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["StreamQueue"]
+__all__ = ["StreamQueue", "next_place", "room_next"]
 
 #: Deepest queue whose memory is read in the cycle in which it is asked.
 _SHALLOW = 33
@@ -65,7 +65,7 @@ class StreamQueue(wiring.Component):
         ]
         m.d.sync += [
             self.level.eq(self.level + put - get),
-            room.eq(_room_next(room, self.level, self._depth, put, get)),
+            room.eq(room_next(room, self.level, self._depth, put, get)),
         ]
         if self._depth <= _SHALLOW:
             self._shallow(m, put, room)
@@ -120,7 +120,7 @@ class StreamQueue(wiring.Component):
             at = Signal(range(places))
             m.d.comb += port.addr.eq(at)
             with m.If(moves):
-                m.d.sync += at.eq(_after(at, places))
+                m.d.sync += at.eq(next_place(at, places))
 
     def _deep(self, m, put):
         """A front queue that has its transfers from ``i`` while the block RAM is empty."""
@@ -163,19 +163,19 @@ class StreamQueue(wiring.Component):
             answered.eq(asked),
             answer.eq(read.data),
             reserved.eq(reserved + (fetch | direct) - leaves),
-            space.eq(_room_next(space, reserved, _FRONT, fetch | direct, leaves)),
+            space.eq(room_next(space, reserved, _FRONT, fetch | direct, leaves)),
         ]
         with m.If(write.en):
-            m.d.sync += put_at.eq(_after(put_at, self._depth))
+            m.d.sync += put_at.eq(next_place(put_at, self._depth))
         with m.If(fetch):
-            m.d.sync += get_at.eq(_after(get_at, self._depth))
+            m.d.sync += get_at.eq(next_place(get_at, self._depth))
 
 
-def _after(pointer, places):
+def next_place(pointer, places):
     """The next place of a ring."""
     return Mux(pointer == places - 1, 0, pointer + 1)
 
 
-def _room_next(room, level, depth, put, get):
+def room_next(room, level, depth, put, get):
     """Whether fewer than ``depth`` are there in the next cycle, ``room`` saying so of this one."""
     return (level < depth - 1) | get | (room & ~put)

@@ -6,9 +6,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..config import checked_config
-from .deep_queue import DeepQueue
 from .seams import (EPOCH_WIDTH, STAMP_WIDTH, Table, clear_range, fire, plan_views, plan_width,
                     slot_width, table_write, tile_full)
+from .stream_queue import StreamQueue
 
 __all__ = ["Trigger"]
 
@@ -230,7 +230,7 @@ class Trigger(wiring.Component):
             seen_write.en.eq((counts[2] & ~over[2]) | zero[2]),
         ]
 
-        m.submodules.queue = queue = DeepQueue(shape=fire(config), depth=config.commands)
+        m.submodules.queue = queue = StreamQueue(shape=fire(config), depth=config.commands)
         put = queue.i.payload
         m.d.comb += [
             queue.i.valid.eq(fires),
