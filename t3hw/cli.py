@@ -48,7 +48,9 @@ def main(arguments=None):
         print(f"t3hw: {error}", file=sys.stderr)
         return BAD_INPUT
     except OSError as error:
-        print(f"t3hw: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        # An access that a node refused has no file.
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"t3hw: {where}{error.strerror or error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         print("t3hw: interrupted", file=sys.stderr)
