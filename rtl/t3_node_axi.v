@@ -1895,9 +1895,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .\i__valid$30 (data__valid),
     .packet__ready(packet__ready),
     .packet__valid(a__valid),
-    .\port$18252$0 (\$130 ),
-    .\port$18254$0 (\$131 ),
-    .\port$8820$0 (\$129 ),
+    .\port$18255$0 (\$130 ),
+    .\port$18257$0 (\$131 ),
+    .\port$8822$0 (\$129 ),
     .read__payload(i__payload),
     .read__ready(read__ready),
     .read__valid(i__valid),
@@ -1978,9 +1978,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__payload(\i__payload$329 ),
     .o__ready(\o__ready$331 ),
     .o__valid(\i__valid$333 ),
-    .\port$18252$0 (\$130 ),
-    .\port$18254$0 (\$131 ),
-    .\port$8820$0 (\$129 ),
+    .\port$18255$0 (\$130 ),
+    .\port$18257$0 (\$131 ),
+    .\port$8822$0 (\$129 ),
     .rst(rst)
   );
   \t3_node_axi.plan_state  plan_state (
@@ -2024,8 +2024,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__ready(compute__ready),
     .\o__ready$50 (remote__ready),
     .plans(plans),
-    .\port$16051$0 (\$126 ),
-    .\port$16053$0 (\$127 ),
+    .\port$16053$0 (\$126 ),
+    .\port$16055$0 (\$127 ),
     .r__payload(\r__payload$136 ),
     .r__ready(s_axi_rready),
     .r__valid(s_axi_rvalid),
@@ -24368,7 +24368,7 @@ module \t3_node_axi.egress.merged (rst, o__ready, i__valid, i__payload, room, o_
   assign \i__payload.last  = i__payload[134];
 endmodule
 
-module \t3_node_axi.engine (rst, \i__valid$30 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$8820$0 , stall, packet__ready, data__payload, block__payload, read__payload, \port$18252$0 , \port$18254$0 , first_read__payload, packet__valid, done__valid, done__payload, read__ready, clk
+module \t3_node_axi.engine (rst, \i__valid$30 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$8822$0 , stall, packet__ready, data__payload, block__payload, read__payload, \port$18255$0 , \port$18257$0 , first_read__payload, packet__valid, done__valid, done__payload, read__ready, clk
 );
   reg \$auto$verilog_backend.cc:2355:dump_module$41 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$41 <= 1'b0;
@@ -24687,13 +24687,13 @@ module \t3_node_axi.engine (rst, \i__valid$30 , block__valid, read__valid, block
   output packet__valid;
   reg packet__valid = 1'h0;
   (* init = 30'h00000000 *)
-  output [29:0] \port$18252$0 ;
-  wire [29:0] \port$18252$0 ;
+  output [29:0] \port$18255$0 ;
+  wire [29:0] \port$18255$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$18254$0 ;
-  wire [72:0] \port$18254$0 ;
-  output [31:0] \port$8820$0 ;
-  wire [31:0] \port$8820$0 ;
+  output [72:0] \port$18257$0 ;
+  wire [72:0] \port$18257$0 ;
+  output [31:0] \port$8822$0 ;
+  wire [31:0] \port$8822$0 ;
   reg [3:0] position = 4'h0;
   output [35:0] read__payload;
   wire [35:0] read__payload;
@@ -25258,9 +25258,9 @@ module \t3_node_axi.engine (rst, \i__valid$30 , block__valid, read__valid, block
   assign data__valid = \i__valid$30 ;
   assign \end  = \$23 [2:0];
   assign packet__payload = { \$133 , \$25 , \$131  };
-  assign \port$8820$0  = \$25 ;
-  assign \port$18252$0  = \$131 ;
-  assign \port$18254$0  = \$133 ;
+  assign \port$8822$0  = \$25 ;
+  assign \port$18255$0  = \$131 ;
+  assign \port$18257$0  = \$133 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -39756,7 +39756,7 @@ module \t3_node_axi.intensity_monitor (rst, store, armed, access, fixed_threshol
   assign \$9  = { \$8 , 1'h0 };
 endmodule
 
-module \t3_node_axi.outgoing (rst, b__valid, \port$8820$0 , o__valid, o__payload, a__ready, b__ready, b__payload, \port$18252$0 , \port$18254$0 , a__valid, o__ready, clk);
+module \t3_node_axi.outgoing (rst, b__valid, \port$8822$0 , o__valid, o__payload, a__ready, b__ready, b__payload, \port$18255$0 , \port$18257$0 , a__valid, o__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$52 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$52 <= 1'b0;
   wire \$1 ;
@@ -39819,19 +39819,19 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$8820$0 , o__valid, o__payload
   wire o__ready;
   output o__valid;
   wire o__valid;
-  input [29:0] \port$18252$0 ;
-  wire [29:0] \port$18252$0 ;
-  input [72:0] \port$18254$0 ;
-  wire [72:0] \port$18254$0 ;
-  input [31:0] \port$8820$0 ;
-  wire [31:0] \port$8820$0 ;
+  input [29:0] \port$18255$0 ;
+  wire [29:0] \port$18255$0 ;
+  input [72:0] \port$18257$0 ;
+  wire [72:0] \port$18257$0 ;
+  input [31:0] \port$8822$0 ;
+  wire [31:0] \port$8822$0 ;
   reg previous = 1'h0;
   input rst;
   wire rst;
   reg second;
   reg under_way = 1'h0;
   assign o__valid = second ? b__valid : a__valid;
-  assign o__payload = second ? b__payload : { \port$18254$0 , \port$8820$0 , \port$18252$0  };
+  assign o__payload = second ? b__payload : { \port$18257$0 , \port$8822$0 , \port$18255$0  };
   assign \$3  = ~ second;
   assign a__ready = o__ready & \$3 ;
   assign b__ready = o__ready & second;
@@ -39890,7 +39890,7 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$8820$0 , o__valid, o__payload
       \$7  = 1'h0;
     end
   end
-  assign a__payload = { \port$18254$0 , \port$8820$0 , \port$18252$0  };
+  assign a__payload = { \port$18257$0 , \port$8822$0 , \port$18255$0  };
   assign \o__payload.op  = o__payload[1:0];
   assign \o__payload.dtype  = o__payload[3:2];
   assign \o__payload.tracked  = o__payload[4];
@@ -39902,17 +39902,17 @@ module \t3_node_axi.outgoing (rst, b__valid, \port$8820$0 , o__valid, o__payload
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \a__payload.op  = \port$18252$0 [1:0];
-  assign \a__payload.dtype  = \port$18252$0 [3:2];
-  assign \a__payload.tracked  = \port$18252$0 [4];
-  assign \a__payload.plan  = \port$18252$0 [6:5];
-  assign \a__payload.epoch  = \port$18252$0 [10:7];
-  assign \a__payload.wg  = \port$18252$0 [26:11];
-  assign \a__payload.wf  = \port$18252$0 [29:27];
-  assign \a__payload.address  = \port$8820$0 ;
-  assign \a__payload.data  = \port$18254$0 [63:0];
-  assign \a__payload.strobe  = \port$18254$0 [71:64];
-  assign \a__payload.last  = \port$18254$0 [72];
+  assign \a__payload.op  = \port$18255$0 [1:0];
+  assign \a__payload.dtype  = \port$18255$0 [3:2];
+  assign \a__payload.tracked  = \port$18255$0 [4];
+  assign \a__payload.plan  = \port$18255$0 [6:5];
+  assign \a__payload.epoch  = \port$18255$0 [10:7];
+  assign \a__payload.wg  = \port$18255$0 [26:11];
+  assign \a__payload.wf  = \port$18255$0 [29:27];
+  assign \a__payload.address  = \port$8822$0 ;
+  assign \a__payload.data  = \port$18257$0 [63:0];
+  assign \a__payload.strobe  = \port$18257$0 [71:64];
+  assign \a__payload.last  = \port$18257$0 [72];
   assign \b__payload.op  = b__payload[1:0];
   assign \b__payload.dtype  = b__payload[3:2];
   assign \b__payload.tracked  = b__payload[4];
@@ -42098,7 +42098,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   assign status[0] = plans[0];
 endmodule
 
-module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, aw__payload, w__payload, ar__payload, \port$16051$0 , \port$16053$0 , busy, error__valid, error__payload
+module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, aw__payload, w__payload, ar__payload, \port$16053$0 , \port$16055$0 , busy, error__valid, error__payload
 , b__valid, b__payload, r__payload, stall, r__valid, remote__valid, remote__payload, compute__valid, compute__payload, o__ready, read__payload, commit__payload, plans, \o__ready$50 , table__payload, aw__valid);
   reg \$auto$verilog_backend.cc:2355:dump_module$54 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$54 <= 1'b0;
@@ -42586,11 +42586,11 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
   (* init = 4'h0 *)
-  output [3:0] \port$16051$0 ;
-  wire [3:0] \port$16051$0 ;
+  output [3:0] \port$16053$0 ;
+  wire [3:0] \port$16053$0 ;
   (* init = 5'h00 *)
-  output [4:0] \port$16053$0 ;
-  wire [4:0] \port$16053$0 ;
+  output [4:0] \port$16055$0 ;
+  wire [4:0] \port$16055$0 ;
   output [70:0] r__payload;
   wire [70:0] r__payload;
   wire [70:0] \r__payload$25 ;
@@ -43032,8 +43032,8 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign policy = 2'h0;
   assign routed__valid = taken;
   assign events = { stall, \$105 , bytes, \$103  };
-  assign \port$16051$0  = \$103 ;
-  assign \port$16053$0  = \$105 ;
+  assign \port$16053$0  = \$103 ;
+  assign \port$16055$0  = \$105 ;
   assign \aw__payload.id  = aw__payload[3:0];
   assign \aw__payload.addr  = aw__payload[35:4];
   assign \aw__payload.len  = aw__payload[43:36];
@@ -61278,8 +61278,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$19029$0 (\$1985 ),
-    .\port$19046$0 (word),
+    .\port$19032$0 (\$1985 ),
+    .\port$19049$0 (word),
     .refused(\refused$139 ),
     .rst(rst),
     .status(status),
@@ -65101,10 +65101,10 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   wire [63:0] value;
   reg zeroed = 1'h0;
   (* ram_style = "block" *)
-  reg [63:0] shadow [46:0];
+  reg [63:0] shadow [63:0];
 `ifndef SYNTHESIS
   integer shadow_word;
-  initial for (shadow_word = 0; shadow_word <= 46; shadow_word = shadow_word + 1) shadow [shadow_word] = 0;
+  initial for (shadow_word = 0; shadow_word <= 63; shadow_word = shadow_word + 1) shadow [shadow_word] = 0;
 `endif
   always @(posedge clk) begin
     if (shadow_write__en)
@@ -66939,7 +66939,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   assign stage_0[0] = 1'h1;
 endmodule
 
-module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \port$19046$0 , refused, table__valid, table__payload, i__ready, clk);
+module \t3_node_axi.registers.guard (rst, status, \port$19032$0 , i__valid, \port$19049$0 , refused, table__valid, table__payload, i__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$68 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$68 <= 1'b0;
   wire \$1 ;
@@ -67331,10 +67331,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
   wire [17:0] \own.end ;
   wire [17:0] \own.first ;
   wire [3:0] place;
-  input [22:0] \port$19029$0 ;
-  wire [22:0] \port$19029$0 ;
-  input [31:0] \port$19046$0 ;
-  wire [31:0] \port$19046$0 ;
+  input [22:0] \port$19032$0 ;
+  wire [22:0] \port$19032$0 ;
+  input [31:0] \port$19049$0 ;
+  wire [31:0] \port$19049$0 ;
   reg [36:0] range_ = 37'h0000000000;
   wire \range_.any ;
   wire [17:0] \range_.end ;
@@ -67459,14 +67459,14 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
 `endif
   always @(posedge clk) begin
     if (\write__en$30 )
-      owners_region[\port$19029$0 [6:3]] <= \port$19046$0 [16:14];
+      owners_region[\port$19032$0 [6:3]] <= \port$19049$0 [16:14];
   end
   reg [2:0] _2_;
 `ifndef SYNTHESIS
   initial _2_ = 0;
 `endif
   always @(posedge clk) begin
-    _2_ <= owners_region[\port$19029$0 [6:3]];
+    _2_ <= owners_region[\port$19032$0 [6:3]];
   end
   assign \read__data$38  = _2_;
   reg [2:0] owners_route [7:0];
@@ -67476,14 +67476,14 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
 `endif
   always @(posedge clk) begin
     if (\write__en$33 )
-      owners_route[\port$19029$0 [5:3]] <= \port$19046$0 [14:12];
+      owners_route[\port$19032$0 [5:3]] <= \port$19049$0 [14:12];
   end
   reg [2:0] _3_;
 `ifndef SYNTHESIS
   initial _3_ = 0;
 `endif
   always @(posedge clk) begin
-    _3_ <= owners_route[\port$19029$0 [5:3]];
+    _3_ <= owners_route[\port$19032$0 [5:3]];
   end
   assign \read__data$39  = _3_;
   assign \$1  = status[0] | status[3];
@@ -67493,7 +67493,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
   assign \$5  = known_firsts >> { \$298 , now[6:5] };
   assign \$6  = known_counts >> { \$298 , now[6:5] };
   assign \$7  = now[4:2] == 2'h3;
-  assign \$8  = \port$19029$0 [2:0] == 2'h3;
+  assign \$8  = \port$19032$0 [2:0] == 2'h3;
   assign \$9  = \$8  ? 1'h1 : 1'h0;
   assign \$10  = now[6:5] + 1'h1;
   assign \$11  = now[0] & command;
@@ -67504,7 +67504,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
   assign \$16  = came[0] & \$15 ;
   assign \$17  = busy >> came[4:2];
   assign \$18  = \$16  & \$17 ;
-  assign \$19  = came[4:2] == \port$19029$0 [10:3];
+  assign \$19  = came[4:2] == \port$19032$0 [10:3];
   assign \$20  = command & \$19 ;
   assign \$21  = ~ \$20 ;
   assign \$22  = \$18  & \$21 ;
@@ -67516,10 +67516,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
   assign \$28  = ~ command;
   assign \$29  = came[1] & \$28 ;
   assign \$30  = is_known_first ? \read__data$23  : 17'h00000;
-  assign \$31  = \$29  ? { 1'h0, \port$19029$0 [18:3] } : \$30 ;
+  assign \$31  = \$29  ? { 1'h0, \port$19032$0 [18:3] } : \$30 ;
   assign \$32  = ~ command;
   assign \$33  = came[1] & \$32 ;
-  assign \$34  = \port$19029$0 [18:3] + 1'h1;
+  assign \$34  = \port$19032$0 [18:3] + 1'h1;
   assign \$35  = is_known_first ? \read__data$23  : 17'h00000;
   assign \$36  = is_known_count ? read__data : 17'h00000;
   assign \$37  = \$35  + \$36 ;
@@ -67531,185 +67531,185 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
   assign \$43  = own[18:1] < range_[36:19];
   assign \$44  = \$42  & \$43 ;
   assign \$45  = beyond | \$44 ;
-  assign \$46  = \port$19029$0 [2:0] == 1'h1;
-  assign \$47  = used_region >> \port$19029$0 [6:3];
+  assign \$46  = \port$19032$0 [2:0] == 1'h1;
+  assign \$47  = used_region >> \port$19032$0 [6:3];
   assign \$48  = \$46  & \$47 ;
-  assign \$49  = \port$19046$0 [0] & \port$19046$0 [6];
-  assign \$50  = \port$19029$0 [2:0] == 2'h2;
-  assign \$51  = used_route >> \port$19029$0 [5:3];
+  assign \$49  = \port$19049$0 [0] & \port$19049$0 [6];
+  assign \$50  = \port$19032$0 [2:0] == 2'h2;
+  assign \$51  = used_route >> \port$19032$0 [5:3];
   assign \$52  = \$50  & \$51 ;
-  assign \$53  = ! \port$19029$0 [2:0];
-  assign \$54  = \port$19029$0 [18:3] >= 3'h4;
-  assign \$55  = \port$19029$0 [22:19] >= 4'h8;
+  assign \$53  = ! \port$19032$0 [2:0];
+  assign \$54  = \port$19032$0 [18:3] >= 3'h4;
+  assign \$55  = \port$19032$0 [22:19] >= 4'h8;
   assign \$56  = \$54  | \$55 ;
   assign \$57  = \$53  & \$56 ;
-  assign \$58  = \port$19029$0 [2:0] == 1'h1;
-  assign \$59  = \port$19029$0 [18:3] >= 5'h10;
-  assign \$60  = \port$19029$0 [22:19] >= 4'ha;
+  assign \$58  = \port$19032$0 [2:0] == 1'h1;
+  assign \$59  = \port$19032$0 [18:3] >= 5'h10;
+  assign \$60  = \port$19032$0 [22:19] >= 4'ha;
   assign \$61  = \$59  | \$60 ;
   assign \$62  = \$58  & \$61 ;
-  assign \$63  = \port$19029$0 [2:0] == 2'h2;
-  assign \$64  = \port$19029$0 [18:3] >= 4'h8;
-  assign \$65  = \port$19029$0 [22:19] >= 4'ha;
+  assign \$63  = \port$19032$0 [2:0] == 2'h2;
+  assign \$64  = \port$19032$0 [18:3] >= 4'h8;
+  assign \$65  = \port$19032$0 [22:19] >= 4'ha;
   assign \$66  = \$64  | \$65 ;
   assign \$67  = \$63  & \$66 ;
-  assign \$68  = \port$19029$0 [2:0] == 2'h3;
-  assign \$69  = \port$19029$0 [18:3] >= 11'h400;
-  assign \$70  = \port$19029$0 [22:19] >= 2'h2;
+  assign \$68  = \port$19032$0 [2:0] == 2'h3;
+  assign \$69  = \port$19032$0 [18:3] >= 11'h400;
+  assign \$70  = \port$19032$0 [22:19] >= 2'h2;
   assign \$71  = \$69  | \$70 ;
   assign \$72  = \$68  & \$71 ;
-  assign \$73  = \port$19029$0 [2:0] == 3'h4;
-  assign \$74  = \port$19029$0 [18:3] >= 11'h400;
-  assign \$75  = \port$19029$0 [22:19] >= 3'h4;
+  assign \$73  = \port$19032$0 [2:0] == 3'h4;
+  assign \$74  = \port$19032$0 [18:3] >= 11'h400;
+  assign \$75  = \port$19032$0 [22:19] >= 3'h4;
   assign \$76  = \$74  | \$75 ;
   assign \$77  = \$73  & \$76 ;
-  assign \$78  = ! \port$19029$0 [2:0];
-  assign \$79  = \port$19029$0 [22:19] == 1'h1;
+  assign \$78  = ! \port$19032$0 [2:0];
+  assign \$79  = \port$19032$0 [22:19] == 1'h1;
   assign \$80  = \$78  & \$79 ;
-  assign \$81  = \port$19046$0 [15:0] > 10'h3ff;
+  assign \$81  = \port$19049$0 [15:0] > 10'h3ff;
   assign \$82  = \$80  & \$81 ;
-  assign \$83  = ! \port$19029$0 [2:0];
-  assign \$84  = \port$19029$0 [22:19] == 2'h2;
+  assign \$83  = ! \port$19032$0 [2:0];
+  assign \$84  = \port$19032$0 [22:19] == 2'h2;
   assign \$85  = \$83  & \$84 ;
-  assign \$86  = \port$19046$0 [16:0] > 11'h400;
+  assign \$86  = \port$19049$0 [16:0] > 11'h400;
   assign \$87  = \$85  & \$86 ;
-  assign \$88  = ! \port$19029$0 [2:0];
-  assign \$89  = \port$19029$0 [22:19] == 2'h3;
+  assign \$88  = ! \port$19032$0 [2:0];
+  assign \$89  = \port$19032$0 [22:19] == 2'h3;
   assign \$90  = \$88  & \$89 ;
-  assign \$91  = \port$19046$0 [15:0] > 10'h3ff;
+  assign \$91  = \port$19049$0 [15:0] > 10'h3ff;
   assign \$92  = \$90  & \$91 ;
-  assign \$93  = ! \port$19029$0 [2:0];
-  assign \$94  = \port$19029$0 [22:19] == 3'h4;
+  assign \$93  = ! \port$19032$0 [2:0];
+  assign \$94  = \port$19032$0 [22:19] == 3'h4;
   assign \$95  = \$93  & \$94 ;
-  assign \$96  = \port$19046$0 [16:0] > 11'h400;
+  assign \$96  = \port$19049$0 [16:0] > 11'h400;
   assign \$97  = \$95  & \$96 ;
-  assign \$98  = ! \port$19029$0 [2:0];
-  assign \$99  = \port$19029$0 [22:19] == 3'h6;
+  assign \$98  = ! \port$19032$0 [2:0];
+  assign \$99  = \port$19032$0 [22:19] == 3'h6;
   assign \$100  = \$98  & \$99 ;
-  assign \$101  = \port$19046$0  > 16'hffff;
+  assign \$101  = \port$19049$0  > 16'hffff;
   assign \$102  = \$100  & \$101 ;
-  assign \$103  = ! \port$19029$0 [2:0];
-  assign \$104  = \port$19029$0 [22:19] == 3'h7;
+  assign \$103  = ! \port$19032$0 [2:0];
+  assign \$104  = \port$19032$0 [22:19] == 3'h7;
   assign \$105  = \$103  & \$104 ;
-  assign \$106  = \port$19046$0  > 17'h10000;
+  assign \$106  = \port$19049$0  > 17'h10000;
   assign \$107  = \$105  & \$106 ;
-  assign \$108  = \port$19029$0 [2:0] == 1'h1;
-  assign \$109  = \port$19029$0 [22:19] == 1'h1;
+  assign \$108  = \port$19032$0 [2:0] == 1'h1;
+  assign \$109  = \port$19032$0 [22:19] == 1'h1;
   assign \$110  = \$108  & \$109 ;
-  assign \$114  = \port$19029$0 [2:0] == 1'h1;
-  assign \$115  = \port$19029$0 [22:19] == 2'h2;
+  assign \$114  = \port$19032$0 [2:0] == 1'h1;
+  assign \$115  = \port$19032$0 [22:19] == 2'h2;
   assign \$116  = \$114  & \$115 ;
   assign \$118  = | \$117 ;
   assign \$119  = \$116  & \$118 ;
-  assign \$120  = \port$19029$0 [2:0] == 1'h1;
-  assign \$121  = \port$19029$0 [22:19] == 2'h3;
+  assign \$120  = \port$19032$0 [2:0] == 1'h1;
+  assign \$121  = \port$19032$0 [22:19] == 2'h3;
   assign \$122  = \$120  & \$121 ;
-  assign \$126  = \port$19029$0 [2:0] == 1'h1;
-  assign \$127  = \port$19029$0 [22:19] == 3'h4;
+  assign \$126  = \port$19032$0 [2:0] == 1'h1;
+  assign \$127  = \port$19032$0 [22:19] == 3'h4;
   assign \$128  = \$126  & \$127 ;
   assign \$130  = | \$129 ;
   assign \$131  = \$128  & \$130 ;
-  assign \$132  = \port$19029$0 [2:0] == 1'h1;
-  assign \$133  = \port$19029$0 [22:19] == 3'h5;
+  assign \$132  = \port$19032$0 [2:0] == 1'h1;
+  assign \$133  = \port$19032$0 [22:19] == 3'h5;
   assign \$134  = \$132  & \$133 ;
-  assign \$135  = \port$19046$0 [15:0] > 10'h3ff;
+  assign \$135  = \port$19049$0 [15:0] > 10'h3ff;
   assign \$136  = \$134  & \$135 ;
-  assign \$137  = \port$19029$0 [2:0] == 1'h1;
-  assign \$138  = ! \port$19029$0 [22:19];
+  assign \$137  = \port$19032$0 [2:0] == 1'h1;
+  assign \$138  = ! \port$19032$0 [22:19];
   assign \$139  = \$137  & \$138 ;
-  assign \$140  = \port$19046$0 [16:14] > 2'h3;
+  assign \$140  = \port$19049$0 [16:14] > 2'h3;
   assign \$141  = \$139  & \$140 ;
-  assign \$142  = \port$19029$0 [2:0] == 2'h2;
-  assign \$143  = \port$19029$0 [22:19] == 1'h1;
+  assign \$142  = \port$19032$0 [2:0] == 2'h2;
+  assign \$143  = \port$19032$0 [22:19] == 1'h1;
   assign \$144  = \$142  & \$143 ;
-  assign \$148  = \port$19029$0 [2:0] == 2'h2;
-  assign \$149  = \port$19029$0 [22:19] == 2'h2;
+  assign \$148  = \port$19032$0 [2:0] == 2'h2;
+  assign \$149  = \port$19032$0 [22:19] == 2'h2;
   assign \$150  = \$148  & \$149 ;
   assign \$152  = | \$151 ;
   assign \$153  = \$150  & \$152 ;
-  assign \$154  = \port$19029$0 [2:0] == 2'h2;
-  assign \$155  = \port$19029$0 [22:19] == 2'h3;
+  assign \$154  = \port$19032$0 [2:0] == 2'h2;
+  assign \$155  = \port$19032$0 [22:19] == 2'h3;
   assign \$156  = \$154  & \$155 ;
-  assign \$160  = \port$19029$0 [2:0] == 2'h2;
-  assign \$161  = \port$19029$0 [22:19] == 3'h4;
+  assign \$160  = \port$19032$0 [2:0] == 2'h2;
+  assign \$161  = \port$19032$0 [22:19] == 3'h4;
   assign \$162  = \$160  & \$161 ;
   assign \$164  = | \$163 ;
   assign \$165  = \$162  & \$164 ;
-  assign \$166  = \port$19029$0 [2:0] == 2'h2;
-  assign \$167  = \port$19029$0 [22:19] == 3'h7;
+  assign \$166  = \port$19032$0 [2:0] == 2'h2;
+  assign \$167  = \port$19032$0 [22:19] == 3'h7;
   assign \$168  = \$166  & \$167 ;
-  assign \$172  = \port$19029$0 [2:0] == 2'h2;
-  assign \$173  = \port$19029$0 [22:19] == 4'h8;
+  assign \$172  = \port$19032$0 [2:0] == 2'h2;
+  assign \$173  = \port$19032$0 [22:19] == 4'h8;
   assign \$174  = \$172  & \$173 ;
   assign \$176  = | \$175 ;
   assign \$177  = \$174  & \$176 ;
-  assign \$178  = \port$19029$0 [2:0] == 2'h2;
-  assign \$179  = ! \port$19029$0 [22:19];
+  assign \$178  = \port$19032$0 [2:0] == 2'h2;
+  assign \$179  = ! \port$19032$0 [22:19];
   assign \$180  = \$178  & \$179 ;
-  assign \$181  = \port$19046$0 [14:12] > 2'h3;
+  assign \$181  = \port$19049$0 [14:12] > 2'h3;
   assign \$182  = \$180  & \$181 ;
-  assign \$183  = \port$19029$0 [2:0] == 2'h3;
-  assign \$184  = ! \port$19029$0 [22:19];
+  assign \$183  = \port$19032$0 [2:0] == 2'h3;
+  assign \$184  = ! \port$19032$0 [22:19];
   assign \$185  = \$183  & \$184 ;
-  assign \$186  = \port$19046$0 [19:16] > 3'h7;
+  assign \$186  = \port$19049$0 [19:16] > 3'h7;
   assign \$187  = \$185  & \$186 ;
-  assign \$188  = \port$19029$0 [2:0] == 2'h3;
-  assign \$189  = ! \port$19029$0 [22:19];
+  assign \$188  = \port$19032$0 [2:0] == 2'h3;
+  assign \$189  = ! \port$19032$0 [22:19];
   assign \$190  = \$188  & \$189 ;
-  assign \$191  = \port$19046$0 [22:20] > 2'h3;
+  assign \$191  = \port$19049$0 [22:20] > 2'h3;
   assign \$192  = \$190  & \$191 ;
-  assign \$193  = \port$19029$0 [2:0] == 2'h3;
-  assign \$194  = \port$19029$0 [22:19] == 1'h1;
+  assign \$193  = \port$19032$0 [2:0] == 2'h3;
+  assign \$194  = \port$19032$0 [22:19] == 1'h1;
   assign \$195  = \$193  & \$194 ;
-  assign \$196  = \port$19046$0 [15:0] > 10'h3ff;
+  assign \$196  = \port$19049$0 [15:0] > 10'h3ff;
   assign \$197  = \$195  & \$196 ;
-  assign \$198  = \port$19029$0 [2:0] == 2'h3;
-  assign \$199  = \port$19029$0 [22:19] == 1'h1;
+  assign \$198  = \port$19032$0 [2:0] == 2'h3;
+  assign \$199  = \port$19032$0 [22:19] == 1'h1;
   assign \$200  = \$198  & \$199 ;
-  assign \$201  = \port$19046$0 [31:16] > 10'h3ff;
+  assign \$201  = \port$19049$0 [31:16] > 10'h3ff;
   assign \$202  = \$200  & \$201 ;
-  assign \$203  = \port$19029$0 [2:0] == 3'h4;
-  assign \$204  = \port$19029$0 [22:19] == 1'h1;
+  assign \$203  = \port$19032$0 [2:0] == 3'h4;
+  assign \$204  = \port$19032$0 [22:19] == 1'h1;
   assign \$205  = \$203  & \$204 ;
-  assign \$206  = \port$19046$0 [15:0] > 10'h3ff;
-  assign \$207  = \port$19046$0 [15:0] != 16'hffff;
+  assign \$206  = \port$19049$0 [15:0] > 10'h3ff;
+  assign \$207  = \port$19049$0 [15:0] != 16'hffff;
   assign \$208  = \$206  & \$207 ;
   assign \$209  = \$205  & \$208 ;
-  assign \$210  = \port$19029$0 [2:0] == 3'h4;
-  assign \$211  = ! \port$19029$0 [22:19];
+  assign \$210  = \port$19032$0 [2:0] == 3'h4;
+  assign \$211  = ! \port$19032$0 [22:19];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$19046$0 [31:24] > 3'h7;
+  assign \$213  = \port$19049$0 [31:24] > 3'h7;
   assign \$214  = \$212  & \$213 ;
-  assign \$215  = \port$19029$0 [2:0] == 2'h3;
-  assign \$216  = \port$19029$0 [22:19] == 1'h1;
+  assign \$215  = \port$19032$0 [2:0] == 2'h3;
+  assign \$216  = \port$19032$0 [22:19] == 1'h1;
   assign \$217  = \$215  & \$216 ;
-  assign \$218  = \port$19046$0 [15:0] + \port$19046$0 [31:16];
+  assign \$218  = \port$19049$0 [15:0] + \port$19049$0 [31:16];
   assign \$219  = \$218  >= 11'h400;
   assign \$220  = \$217  & \$219 ;
-  assign \$221  = command & \port$19046$0 [0];
-  assign \$222  = \$221  & \port$19046$0 [1];
-  assign \$223  = command & \port$19046$0 [0];
-  assign \$224  = busy >> \port$19029$0 [5:3];
+  assign \$221  = command & \port$19049$0 [0];
+  assign \$222  = \$221  & \port$19049$0 [1];
+  assign \$223  = command & \port$19049$0 [0];
+  assign \$224  = busy >> \port$19032$0 [5:3];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = command & \port$19046$0 [1];
-  assign \$227  = clearing >> \port$19029$0 [5:3];
+  assign \$226  = command & \port$19049$0 [1];
+  assign \$227  = clearing >> \port$19032$0 [5:3];
   assign \$228  = \$226  & \$227 ;
-  assign \$229  = ! \port$19029$0 [2:0];
+  assign \$229  = ! \port$19032$0 [2:0];
   assign \$230  = ~ command;
   assign \$231  = \$229  & \$230 ;
-  assign \$232  = busy >> \port$19029$0 [5:3];
+  assign \$232  = busy >> \port$19032$0 [5:3];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$19029$0 [2:0] == 1'h1;
-  assign \$235  = ! \port$19029$0 [22:19];
+  assign \$234  = \port$19032$0 [2:0] == 1'h1;
+  assign \$235  = ! \port$19032$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$237  = \port$19046$0 [0] & \port$19046$0 [6];
+  assign \$237  = \port$19049$0 [0] & \port$19049$0 [6];
   assign \$238  = \$236  & \$237 ;
-  assign \$239  = busy >> \port$19046$0 [16:14];
+  assign \$239  = busy >> \port$19049$0 [16:14];
   assign \$240  = \$238  & \$239 ;
-  assign \$241  = \port$19029$0 [2:0] == 2'h2;
-  assign \$242  = ! \port$19029$0 [22:19];
+  assign \$241  = \port$19032$0 [2:0] == 2'h2;
+  assign \$242  = ! \port$19032$0 [22:19];
   assign \$243  = \$241  & \$242 ;
-  assign \$245  = busy >> \port$19046$0 [14:12];
+  assign \$245  = busy >> \port$19049$0 [14:12];
   assign \$246  = \$244  & \$245 ;
   assign \$247  = | refusal;
   assign \$248  = busy >> \read__data$38 ;
@@ -67720,10 +67720,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
   assign \$254  = \$247  | \$253 ;
   assign \$255  = command ? 5'h12 : 5'h08;
   assign \$256  = \$255  - 1'h1;
-  assign \$257  = \port$19046$0 [0] | \port$19046$0 [1];
+  assign \$257  = \port$19049$0 [0] | \port$19049$0 [1];
   assign \$258  = command & \$257 ;
-  assign \$259  = \port$19029$0 [2:0] == 3'h4;
-  assign \$260  = \port$19029$0 [2:0] == 2'h3;
+  assign \$259  = \port$19032$0 [2:0] == 3'h4;
+  assign \$260  = \port$19032$0 [2:0] == 2'h3;
   assign \$261  = \$259  | \$260 ;
   assign \$262  = | busy;
   assign \$263  = \$261  & \$262 ;
@@ -67731,61 +67731,61 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
   assign \$265  = left - 1'h1;
   assign \$266  = ! left;
   assign \$267  = act & command;
-  assign \$268  = \port$19046$0 [0] | \port$19046$0 [1];
+  assign \$268  = \port$19049$0 [0] | \port$19049$0 [1];
   assign \$269  = \$267  & \$268 ;
   assign \$270  = settle - 1'h1;
   assign \$271  = settle == 1'h1;
-  assign \$272  = ~ \port$19046$0 [0];
+  assign \$272  = ~ \port$19049$0 [0];
   assign \$273  = command & \$272 ;
-  assign \$274  = ~ \port$19046$0 [1];
+  assign \$274  = ~ \port$19049$0 [1];
   assign \$275  = \$273  & \$274 ;
   assign \$276  = ~ \$275 ;
   assign \$277  = act & \$276 ;
-  assign \$278  = ! \port$19029$0 [2:0];
-  assign \$279  = ! \port$19029$0 [22:19];
+  assign \$278  = ! \port$19032$0 [2:0];
+  assign \$279  = ! \port$19032$0 [22:19];
   assign command = \$278  & \$279 ;
-  assign \$280  = ! \port$19029$0 [2:0];
-  assign \$281  = \port$19029$0 [22:19] == 1'h1;
+  assign \$280  = ! \port$19032$0 [2:0];
+  assign \$281  = \port$19032$0 [22:19] == 1'h1;
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$19029$0 [2:0];
-  assign \$284  = \port$19029$0 [22:19] == 2'h3;
+  assign \$283  = ! \port$19032$0 [2:0];
+  assign \$284  = \port$19032$0 [22:19] == 2'h3;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$19029$0 [2:0];
-  assign \$287  = \port$19029$0 [22:19] == 3'h6;
+  assign \$286  = ! \port$19032$0 [2:0];
+  assign \$287  = \port$19032$0 [22:19] == 3'h6;
   assign \$288  = \$286  & \$287 ;
-  assign \$289  = ! \port$19029$0 [2:0];
-  assign \$290  = \port$19029$0 [22:19] == 2'h2;
+  assign \$289  = ! \port$19032$0 [2:0];
+  assign \$290  = \port$19032$0 [22:19] == 2'h2;
   assign \$291  = \$289  & \$290 ;
-  assign \$292  = ! \port$19029$0 [2:0];
-  assign \$293  = \port$19029$0 [22:19] == 3'h4;
+  assign \$292  = ! \port$19032$0 [2:0];
+  assign \$293  = \port$19032$0 [22:19] == 3'h4;
   assign \$294  = \$292  & \$293 ;
-  assign \$295  = ! \port$19029$0 [2:0];
-  assign \$296  = \port$19029$0 [22:19] == 3'h7;
+  assign \$295  = ! \port$19032$0 [2:0];
+  assign \$296  = \port$19032$0 [22:19] == 3'h7;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = now[1] ? \port$19029$0 [4:3] : now[3:2];
+  assign \$298  = now[1] ? \port$19032$0 [4:3] : now[3:2];
   assign \$299  = ranged[0] & ranged[1];
   assign \$300  = \$299  & command;
   assign \$301  = range_[36:19] > size;
   assign beyond = \$300  & \$301 ;
-  assign \$302  = \port$19029$0 [2:0] == 1'h1;
-  assign \$303  = ! \port$19029$0 [22:19];
+  assign \$302  = \port$19032$0 [2:0] == 1'h1;
+  assign \$303  = ! \port$19032$0 [22:19];
   assign \$304  = \$302  & \$303 ;
   assign \write__en$30  = act & \$304 ;
-  assign \$305  = \port$19029$0 [2:0] == 2'h2;
-  assign \$306  = ! \port$19029$0 [22:19];
+  assign \$305  = \port$19032$0 [2:0] == 2'h2;
+  assign \$306  = ! \port$19032$0 [22:19];
   assign \$307  = \$305  & \$306 ;
   assign \write__en$33  = act & \$307 ;
-  assign \$308  = \port$19046$0 [0] | \port$19046$0 [1];
+  assign \$308  = \port$19049$0 [0] | \port$19049$0 [1];
   assign \$309  = command & \$308 ;
-  assign \$310  = \port$19029$0 [2:0] == 3'h4;
-  assign \$311  = \port$19029$0 [2:0] == 2'h3;
+  assign \$310  = \port$19032$0 [2:0] == 3'h4;
+  assign \$311  = \port$19032$0 [2:0] == 2'h3;
   assign \$312  = \$310  | \$311 ;
   assign \$313  = | busy;
   assign \$314  = \$312  & \$313 ;
   assign \$315  = \$309  | \$314 ;
   assign \$316  = ~ refused;
   assign \$317  = act & command;
-  assign \$318  = \port$19046$0 [0] | \port$19046$0 [1];
+  assign \$318  = \port$19049$0 [0] | \port$19049$0 [1];
   assign \$319  = \$317  & \$318 ;
   assign \$320  = settle == 1'h1;
   assign \$321  = ! fsm_state;
@@ -68056,7 +68056,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
     \$341  = used_region;
     if (\write__en$30 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$19029$0 [6:3])
+      casez (\port$19032$0 [6:3])
         4'h0:
             \$341 [0] = \$49 ;
         4'h1:
@@ -68107,7 +68107,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
     \$343  = used_route;
     if (\write__en$33 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$19029$0 [5:3])
+      casez (\port$19032$0 [5:3])
         3'h0:
             \$343 [0] = 1'h1;
         3'h1:
@@ -68232,7 +68232,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
-    \$350  = { \port$19046$0 , \port$19029$0  };
+    \$350  = { \port$19049$0 , \port$19032$0  };
     if (rst) begin
       \$350  = 55'h00000000000000;
     end
@@ -68254,26 +68254,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
     if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     write__addr = 4'h0;
     if (\$282 ) begin
-      write__addr = { \port$19029$0 [4:3], 2'h0 };
+      write__addr = { \port$19032$0 [4:3], 2'h0 };
     end
     if (\$285 ) begin
-      write__addr = { \port$19029$0 [4:3], 2'h1 };
+      write__addr = { \port$19032$0 [4:3], 2'h1 };
     end
     if (\$288 ) begin
-      write__addr = { \port$19029$0 [4:3], 2'h2 };
+      write__addr = { \port$19032$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     write__data = 17'h00000;
     if (\$282 ) begin
-      write__data = { 1'h0, \port$19046$0 [15:0] };
+      write__data = { 1'h0, \port$19049$0 [15:0] };
     end
     if (\$285 ) begin
-      write__data = { 1'h0, \port$19046$0 [15:0] };
+      write__data = { 1'h0, \port$19049$0 [15:0] };
     end
     if (\$288 ) begin
-      write__data = \port$19046$0 [16:0];
+      write__data = \port$19049$0 [16:0];
     end
   end
   always @* begin
@@ -68293,26 +68293,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
     if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \write__addr$12  = 4'h0;
     if (\$291 ) begin
-      \write__addr$12  = { \port$19029$0 [4:3], 2'h0 };
+      \write__addr$12  = { \port$19032$0 [4:3], 2'h0 };
     end
     if (\$294 ) begin
-      \write__addr$12  = { \port$19029$0 [4:3], 2'h1 };
+      \write__addr$12  = { \port$19032$0 [4:3], 2'h1 };
     end
     if (\$297 ) begin
-      \write__addr$12  = { \port$19029$0 [4:3], 2'h2 };
+      \write__addr$12  = { \port$19032$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \write__data$47  = 17'h00000;
     if (\$291 ) begin
-      \write__data$47  = \port$19046$0 [16:0];
+      \write__data$47  = \port$19049$0 [16:0];
     end
     if (\$294 ) begin
-      \write__data$47  = \port$19046$0 [16:0];
+      \write__data$47  = \port$19049$0 [16:0];
     end
     if (\$297 ) begin
-      \write__data$47  = \port$19046$0 [16:0];
+      \write__data$47  = \port$19049$0 [16:0];
     end
   end
   always @* begin
@@ -68364,15 +68364,15 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
     endcase
   end
   assign place = { \$298 , now[6:5] };
-  assign i__payload = { \port$19046$0 , \port$19029$0  };
+  assign i__payload = { \port$19049$0 , \port$19032$0  };
   assign read__addr = { \$298 , now[6:5] };
   assign \read__addr$48  = { \$298 , now[6:5] };
-  assign \read__addr$49  = \port$19029$0 [6:3];
-  assign \write__addr$50  = \port$19029$0 [6:3];
-  assign \write__data$51  = \port$19046$0 [16:14];
-  assign \read__addr$52  = \port$19029$0 [5:3];
-  assign \write__addr$53  = \port$19029$0 [5:3];
-  assign \write__data$54  = \port$19046$0 [14:12];
+  assign \read__addr$49  = \port$19032$0 [6:3];
+  assign \write__addr$50  = \port$19032$0 [6:3];
+  assign \write__data$51  = \port$19049$0 [16:14];
+  assign \read__addr$52  = \port$19032$0 [5:3];
+  assign \write__addr$53  = \port$19032$0 [5:3];
+  assign \write__data$54  = \port$19049$0 [14:12];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -68409,10 +68409,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
   assign \now.own  = now[1];
   assign \now.plan  = now[4:2];
   assign \now.kind  = now[6:5];
-  assign \i__payload.table  = \port$19029$0 [2:0];
-  assign \i__payload.entry  = \port$19029$0 [18:3];
-  assign \i__payload.word  = \port$19029$0 [22:19];
-  assign \i__payload.data  = \port$19046$0 ;
+  assign \i__payload.table  = \port$19032$0 [2:0];
+  assign \i__payload.entry  = \port$19032$0 [18:3];
+  assign \i__payload.word  = \port$19032$0 [22:19];
+  assign \i__payload.data  = \port$19049$0 ;
   assign \came.valid  = came[0];
   assign \came.own  = came[1];
   assign \came.plan  = came[4:2];
@@ -68434,23 +68434,23 @@ module \t3_node_axi.registers.guard (rst, status, \port$19029$0 , i__valid, \por
   assign \$111  = 32'd0;
   assign \$112  = 1'h0;
   assign \$113  = 1'h0;
-  assign \$117  = \port$19046$0 ;
+  assign \$117  = \port$19049$0 ;
   assign \$123  = 32'd0;
   assign \$124  = 1'h0;
   assign \$125  = 1'h0;
-  assign \$129  = \port$19046$0 ;
+  assign \$129  = \port$19049$0 ;
   assign \$145  = 32'd0;
   assign \$146  = 1'h0;
   assign \$147  = 1'h0;
-  assign \$151  = \port$19046$0 ;
+  assign \$151  = \port$19049$0 ;
   assign \$157  = 32'd0;
   assign \$158  = 1'h0;
   assign \$159  = 1'h0;
-  assign \$163  = \port$19046$0 ;
+  assign \$163  = \port$19049$0 ;
   assign \$169  = 32'd0;
   assign \$170  = 1'h0;
   assign \$171  = 1'h0;
-  assign \$175  = \port$19046$0 ;
+  assign \$175  = \port$19049$0 ;
   assign \$244  = \$243 ;
   assign \$250  = \$249 ;
 endmodule
@@ -71947,13 +71947,13 @@ module \t3_node_axi.trigger (rst, table__valid, full__valid, fire__ready, clear_
     queued3 <= \$115 ;
   \t3_node_axi.trigger.queue  queue (
     .clk(clk),
-    .\i__payload$17 (i__payload),
     .i__valid(fires),
     .o__payload(o__payload),
     .o__ready(o__ready),
     .o__valid(o__valid),
     .room(i__ready),
-    .rst(rst)
+    .rst(rst),
+    .write__data(i__payload)
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$73 ) begin end
@@ -72361,79 +72361,88 @@ module \t3_node_axi.trigger (rst, table__valid, full__valid, fire__ready, clear_
   assign need_write__data[9:0] = \$1 [9:0];
 endmodule
 
-module \t3_node_axi.trigger.queue (rst, i__valid, o__ready, \i__payload$17 , room, o__valid, o__payload, clk);
+module \t3_node_axi.trigger.queue (rst, i__valid, o__ready, write__data, room, o__valid, o__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$74 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$74 <= 1'b0;
   wire \$1 ;
-  wire \$10 ;
+  wire [12:0] \$10 ;
   wire \$11 ;
-  wire [10:0] \$12 ;
+  wire \$12 ;
   wire \$13 ;
   wire \$14 ;
   wire \$15 ;
   wire \$16 ;
-  wire [11:0] \$17 ;
-  wire \$18 ;
+  wire [3:0] \$17 ;
+  wire [4:0] \$18 ;
   wire \$19 ;
   wire \$2 ;
   wire \$20 ;
-  wire [11:0] \$21 ;
+  wire \$21 ;
   wire \$22 ;
-  reg [9:0] \$23 ;
-  reg \$24 ;
-  reg [9:0] \$25 ;
-  reg \$26 ;
-  reg [49:0] \$27 ;
-  reg [10:0] \$28 ;
-  reg \$29 ;
+  wire \$23 ;
+  wire \$24 ;
+  wire \$25 ;
+  wire [10:0] \$26 ;
+  wire [10:0] \$27 ;
+  wire \$28 ;
+  wire [10:0] \$29 ;
   wire \$3 ;
-  reg \$30 ;
+  wire [10:0] \$30 ;
+  reg [10:0] \$31 ;
+  reg \$32 ;
+  reg \$33 ;
+  reg \$34 ;
+  reg [2:0] \$35 ;
+  reg \$36 ;
+  reg [9:0] \$37 ;
+  reg [9:0] \$38 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
   wire \$7 ;
   wire \$8 ;
-  wire [10:0] \$9 ;
-  reg [49:0] between = 50'h0000000000000;
-  wire [10:0] \between.count ;
-  wire [9:0] \between.first ;
-  wire [1:0] \between.plan ;
-  wire [2:0] \between.route ;
-  wire [23:0] \between.stamp ;
-  reg between_valid = 1'h0;
+  wire [11:0] \$9 ;
+  reg [49:0] answer = 50'h0000000000000;
+  wire [10:0] \answer.count ;
+  wire [9:0] \answer.first ;
+  wire [1:0] \answer.plan ;
+  wire [2:0] \answer.route ;
+  wire [23:0] \answer.stamp ;
+  reg answered = 1'h0;
+  reg asked = 1'h0;
   input clk;
   wire clk;
   wire direct;
-  reg fetched = 1'h0;
+  wire fetch;
   wire get;
+  reg [9:0] get_at = 10'h000;
   wire [49:0] i__payload;
-  input [49:0] \i__payload$17 ;
-  wire [49:0] \i__payload$17 ;
-  wire [10:0] \i__payload$17.count ;
-  wire [9:0] \i__payload$17.first ;
-  wire [1:0] \i__payload$17.plan ;
-  wire [2:0] \i__payload$17.route ;
-  wire [23:0] \i__payload$17.stamp ;
+  wire [49:0] \i__payload$21 ;
+  wire [10:0] \i__payload$21.count ;
+  wire [9:0] \i__payload$21.first ;
+  wire [1:0] \i__payload$21.plan ;
+  wire [2:0] \i__payload$21.route ;
+  wire [23:0] \i__payload$21.stamp ;
   wire [10:0] \i__payload.count ;
   wire [9:0] \i__payload.first ;
   wire [1:0] \i__payload.plan ;
   wire [2:0] \i__payload.route ;
   wire [23:0] \i__payload.stamp ;
-  wire i__ready;
   (* init = 1'h1 *)
-  wire \i__ready$14 ;
+  wire i__ready;
   input i__valid;
   wire i__valid;
-  wire \i__valid$15 ;
+  wire \i__valid$20 ;
+  wire leaves;
   reg [10:0] level = 11'h000;
   output [49:0] o__payload;
   wire [49:0] o__payload;
-  wire [49:0] \o__payload$1 ;
-  wire [10:0] \o__payload$1.count ;
-  wire [9:0] \o__payload$1.first ;
-  wire [1:0] \o__payload$1.plan ;
-  wire [2:0] \o__payload$1.route ;
-  wire [23:0] \o__payload$1.stamp ;
+  wire [49:0] \o__payload$25 ;
+  wire [10:0] \o__payload$25.count ;
+  wire [9:0] \o__payload$25.first ;
+  wire [1:0] \o__payload$25.plan ;
+  wire [2:0] \o__payload$25.route ;
+  wire [23:0] \o__payload$25.stamp ;
   wire [10:0] \o__payload.count ;
   wire [9:0] \o__payload.first ;
   wire [1:0] \o__payload.plan ;
@@ -72441,12 +72450,14 @@ module \t3_node_axi.trigger.queue (rst, i__valid, o__ready, \i__payload$17 , roo
   wire [23:0] \o__payload.stamp ;
   input o__ready;
   wire o__ready;
-  wire \o__ready$3 ;
+  wire \o__ready$26 ;
   output o__valid;
   wire o__valid;
-  wire \o__valid$5 ;
+  wire \o__valid$23 ;
   wire put;
-  reg [9:0] read__addr = 10'h000;
+  reg [9:0] put_at = 10'h000;
+  (* init = 10'h000 *)
+  wire [9:0] read__addr;
   wire [49:0] read__data;
   wire [10:0] \read__data.count ;
   wire [9:0] \read__data.first ;
@@ -72454,218 +72465,206 @@ module \t3_node_axi.trigger.queue (rst, i__valid, o__ready, \i__payload$17 , roo
   wire [2:0] \read__data.route ;
   wire [23:0] \read__data.stamp ;
   wire read__en;
+  reg [2:0] reserved = 3'h0;
   output room;
   reg room = 1'h1;
   input rst;
   wire rst;
-  reg used = 1'h0;
-  reg [9:0] write__addr = 10'h000;
+  reg space = 1'h1;
+  (* init = 10'h000 *)
+  wire [9:0] write__addr;
+  input [49:0] write__data;
   wire [49:0] write__data;
   wire [10:0] \write__data.count ;
   wire [9:0] \write__data.first ;
   wire [1:0] \write__data.plan ;
   wire [2:0] \write__data.route ;
   wire [23:0] \write__data.stamp ;
-  (* init = 1'h1 *)
   wire write__en;
-  (* no_rw_check = 32'd1 *)
   reg [49:0] storage [1023:0];
 `ifndef SYNTHESIS
   integer storage_word;
   initial for (storage_word = 0; storage_word <= 1023; storage_word = storage_word + 1) storage [storage_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (room)
-      storage[write__addr] <= \i__payload$17 ;
+    if (write__en)
+      storage[put_at] <= write__data;
   end
   reg [49:0] _0_;
 `ifndef SYNTHESIS
   initial _0_ = 0;
 `endif
   always @(posedge clk) begin
-    if (read__en) begin
-      _0_ <= storage[read__addr];
+    if (fetch) begin
+      _0_ <= storage[get_at];
     end
   end
   assign read__data = _0_;
-  assign \$1  = ~ used;
-  assign direct = i__ready & \$1 ;
-  assign \$2  = i__valid & room;
-  assign \$3  = ~ direct;
-  assign put = \$2  & \$3 ;
-  assign get = between_valid & i__ready;
-  assign \$4  = ~ used;
-  assign \$5  = i__valid & \$4 ;
-  assign \i__valid$15  = between_valid | \$5 ;
-  assign i__payload = between_valid ? between : \i__payload$17 ;
-  assign \$6  = ~ fetched;
-  assign \$7  = ~ between_valid;
-  assign \$8  = \$6  | \$7 ;
-  assign read__en = \$8  | i__ready;
-  assign \$9  = write__addr + 1'h1;
-  assign \$10  = read__addr != write__addr;
-  assign \$11  = read__addr != write__addr;
-  assign \$12  = read__addr + 1'h1;
-  assign \$13  = ~ between_valid;
-  assign \$14  = \$13  | i__ready;
-  assign \$15  = ~ get;
-  assign \$16  = put & \$15 ;
-  assign \$17  = level + 1'h1;
-  assign \$18  = level != 10'h3fe;
-  assign \$19  = ~ put;
-  assign \$20  = get & \$19 ;
-  assign \$21  = level - 1'h1;
-  assign \$22  = level != 1'h1;
+  assign put = i__valid & room;
+  assign get = o__valid & o__ready;
+  assign \$1  = put_at != get_at;
+  assign fetch = \$1  & space;
+  assign \$2  = put_at == get_at;
+  assign \$3  = put & \$2 ;
+  assign \$4  = ~ asked;
+  assign \$5  = \$3  & \$4 ;
+  assign \$6  = ~ answered;
+  assign \$7  = \$5  & \$6 ;
+  assign direct = \$7  & space;
+  assign \$8  = ~ direct;
+  assign write__en = put & \$8 ;
+  assign \i__valid$20  = answered | direct;
+  assign \i__payload$21  = answered ? answer : write__data;
+  assign leaves = o__valid & o__ready;
+  assign \$9  = level + put;
+  assign \$10  = \$9  - get;
+  assign \$11  = level < 10'h3ff;
+  assign \$12  = \$11  | get;
+  assign \$13  = ~ put;
+  assign \$14  = room & \$13 ;
+  assign \$15  = \$12  | \$14 ;
+  assign \$16  = fetch | direct;
+  assign \$17  = reserved + \$16 ;
+  assign \$18  = \$17  - leaves;
+  assign \$19  = reserved < 2'h3;
+  assign \$20  = \$19  | leaves;
+  assign \$21  = fetch | direct;
+  assign \$22  = ~ \$21 ;
+  assign \$23  = space & \$22 ;
+  assign \$24  = \$20  | \$23 ;
+  assign \$25  = put_at == 10'h3ff;
+  assign \$26  = put_at + 1'h1;
+  assign \$27  = \$25  ? 11'h000 : \$26 ;
+  assign \$28  = get_at == 10'h3ff;
+  assign \$29  = get_at + 1'h1;
+  assign \$30  = \$28  ? 11'h000 : \$29 ;
   always @(posedge clk)
-    write__addr <= \$23 ;
+    level <= \$31 ;
   always @(posedge clk)
-    fetched <= \$24 ;
+    room <= \$32 ;
   always @(posedge clk)
-    read__addr <= \$25 ;
+    asked <= \$33 ;
   always @(posedge clk)
-    between_valid <= \$26 ;
+    answered <= \$34 ;
   always @(posedge clk)
-    between <= \$27 ;
+    answer <= read__data;
   always @(posedge clk)
-    level <= \$28 ;
+    reserved <= \$35 ;
   always @(posedge clk)
-    room <= \$29 ;
+    space <= \$36 ;
   always @(posedge clk)
-    used <= \$30 ;
+    put_at <= \$37 ;
+  always @(posedge clk)
+    get_at <= \$38 ;
   \t3_node_axi.trigger.queue.front  front (
     .clk(clk),
-    .i__valid(\i__valid$15 ),
+    .i__valid(\i__valid$20 ),
     .o__payload(o__payload),
     .o__ready(o__ready),
     .o__valid(o__valid),
-    .room(i__ready),
     .rst(rst),
-    .write__data(i__payload)
+    .write__data(\i__payload$21 )
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
-    \$23  = write__addr;
-    if (put) begin
-      \$23  = \$9 [9:0];
-    end
+    \$31  = \$10 [10:0];
     if (rst) begin
-      \$23  = 10'h000;
+      \$31  = 11'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
-    \$24  = fetched;
-    if (read__en) begin
-      \$24  = \$10 ;
-    end
+    \$32  = \$15 ;
     if (rst) begin
-      \$24  = 1'h0;
+      \$32  = 1'h1;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
-    \$25  = read__addr;
-    if (read__en) begin
-      if (\$11 ) begin
-        \$25  = \$12 [9:0];
-      end
-    end
+    \$33  = fetch;
     if (rst) begin
-      \$25  = 10'h000;
+      \$33  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
-    \$26  = between_valid;
-    if (\$14 ) begin
-      \$26  = fetched;
-    end
+    \$34  = asked;
     if (rst) begin
-      \$26  = 1'h0;
+      \$34  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
-    \$27  = between;
-    if (\$14 ) begin
-      \$27  = read__data;
+    \$35  = \$18 [2:0];
+    if (rst) begin
+      \$35  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
-    \$28  = level;
-    if (\$16 ) begin
-      \$28  = \$17 [10:0];
-    end
-    if (\$20 ) begin
-      \$28  = \$21 [10:0];
-    end
+    \$36  = \$24 ;
     if (rst) begin
-      \$28  = 11'h000;
+      \$36  = 1'h1;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
-    \$29  = room;
-    if (\$16 ) begin
-      \$29  = \$18 ;
-    end
-    if (\$20 ) begin
-      \$29  = 1'h1;
+    \$37  = put_at;
+    if (write__en) begin
+      \$37  = \$27 [9:0];
     end
     if (rst) begin
-      \$29  = 1'h1;
+      \$37  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
-    \$30  = used;
-    if (\$16 ) begin
-      \$30  = 1'h1;
-    end
-    if (\$20 ) begin
-      \$30  = \$22 ;
+    \$38  = get_at;
+    if (fetch) begin
+      \$38  = \$30 [9:0];
     end
     if (rst) begin
-      \$30  = 1'h0;
+      \$38  = 10'h000;
     end
   end
-  assign \o__payload$1  = o__payload;
-  assign \o__ready$3  = o__ready;
-  assign \o__valid$5  = o__valid;
-  assign \i__ready$14  = room;
-  assign write__data = \i__payload$17 ;
-  assign write__en = room;
+  assign i__ready = room;
+  assign write__addr = put_at;
+  assign i__payload = write__data;
+  assign read__addr = get_at;
+  assign read__en = fetch;
+  assign \o__valid$23  = o__valid;
+  assign \o__payload$25  = o__payload;
+  assign \o__ready$26  = o__ready;
+  assign \write__data.plan  = write__data[1:0];
+  assign \write__data.route  = write__data[4:2];
+  assign \write__data.first  = write__data[14:5];
+  assign \write__data.count  = write__data[25:15];
+  assign \write__data.stamp  = write__data[49:26];
+  assign \i__payload.plan  = write__data[1:0];
+  assign \i__payload.route  = write__data[4:2];
+  assign \i__payload.first  = write__data[14:5];
+  assign \i__payload.count  = write__data[25:15];
+  assign \i__payload.stamp  = write__data[49:26];
+  assign \i__payload$21.plan  = \i__payload$21 [1:0];
+  assign \i__payload$21.route  = \i__payload$21 [4:2];
+  assign \i__payload$21.first  = \i__payload$21 [14:5];
+  assign \i__payload$21.count  = \i__payload$21 [25:15];
+  assign \i__payload$21.stamp  = \i__payload$21 [49:26];
+  assign \answer.plan  = answer[1:0];
+  assign \answer.route  = answer[4:2];
+  assign \answer.first  = answer[14:5];
+  assign \answer.count  = answer[25:15];
+  assign \answer.stamp  = answer[49:26];
   assign \o__payload.plan  = o__payload[1:0];
   assign \o__payload.route  = o__payload[4:2];
   assign \o__payload.first  = o__payload[14:5];
   assign \o__payload.count  = o__payload[25:15];
   assign \o__payload.stamp  = o__payload[49:26];
-  assign \o__payload$1.plan  = o__payload[1:0];
-  assign \o__payload$1.route  = o__payload[4:2];
-  assign \o__payload$1.first  = o__payload[14:5];
-  assign \o__payload$1.count  = o__payload[25:15];
-  assign \o__payload$1.stamp  = o__payload[49:26];
-  assign \i__payload.plan  = i__payload[1:0];
-  assign \i__payload.route  = i__payload[4:2];
-  assign \i__payload.first  = i__payload[14:5];
-  assign \i__payload.count  = i__payload[25:15];
-  assign \i__payload.stamp  = i__payload[49:26];
-  assign \i__payload$17.plan  = \i__payload$17 [1:0];
-  assign \i__payload$17.route  = \i__payload$17 [4:2];
-  assign \i__payload$17.first  = \i__payload$17 [14:5];
-  assign \i__payload$17.count  = \i__payload$17 [25:15];
-  assign \i__payload$17.stamp  = \i__payload$17 [49:26];
-  assign \between.plan  = between[1:0];
-  assign \between.route  = between[4:2];
-  assign \between.first  = between[14:5];
-  assign \between.count  = between[25:15];
-  assign \between.stamp  = between[49:26];
-  assign \write__data.plan  = \i__payload$17 [1:0];
-  assign \write__data.route  = \i__payload$17 [4:2];
-  assign \write__data.first  = \i__payload$17 [14:5];
-  assign \write__data.count  = \i__payload$17 [25:15];
-  assign \write__data.stamp  = \i__payload$17 [49:26];
+  assign \o__payload$25.plan  = o__payload[1:0];
+  assign \o__payload$25.route  = o__payload[4:2];
+  assign \o__payload$25.first  = o__payload[14:5];
+  assign \o__payload$25.count  = o__payload[25:15];
+  assign \o__payload$25.stamp  = o__payload[49:26];
   assign \read__data.plan  = read__data[1:0];
   assign \read__data.route  = read__data[4:2];
   assign \read__data.first  = read__data[14:5];
@@ -72673,7 +72672,7 @@ module \t3_node_axi.trigger.queue (rst, i__valid, o__ready, \i__payload$17 , roo
   assign \read__data.stamp  = read__data[49:26];
 endmodule
 
-module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, room, o__valid, o__payload, clk);
+module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, o__valid, o__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$75 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$75 <= 1'b0;
   wire \$1 ;
@@ -72682,37 +72681,37 @@ module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, r
   wire [49:0] \$12 ;
   wire \$13 ;
   wire \$14 ;
-  wire [4:0] \$15 ;
+  wire [2:0] \$15 ;
   wire \$16 ;
   wire \$17 ;
-  wire [4:0] \$18 ;
+  wire [2:0] \$18 ;
   wire \$19 ;
   wire \$2 ;
   wire \$20 ;
-  wire [4:0] \$21 ;
-  wire [4:0] \$22 ;
+  wire [2:0] \$21 ;
+  wire [2:0] \$22 ;
   wire \$23 ;
-  wire [4:0] \$24 ;
-  wire [4:0] \$25 ;
-  reg [4:0] \$26 ;
+  wire [2:0] \$24 ;
+  wire [2:0] \$25 ;
+  reg [2:0] \$26 ;
   reg \$27 ;
   reg \$28 ;
   reg [49:0] \$29 ;
   wire \$3 ;
-  reg [3:0] \$30 ;
+  reg [1:0] \$30 ;
   reg \$31 ;
-  reg [3:0] \$32 ;
-  reg [3:0] \$33 ;
-  wire [5:0] \$4 ;
-  wire [6:0] \$5 ;
+  reg [1:0] \$32 ;
+  reg [1:0] \$33 ;
+  wire [3:0] \$4 ;
+  wire [4:0] \$5 ;
   wire \$6 ;
   wire \$7 ;
   wire \$8 ;
   wire \$9 ;
-  (* init = 4'h0 *)
-  wire [3:0] at;
-  (* init = 4'h0 *)
-  wire [3:0] \at$19 ;
+  (* init = 2'h0 *)
+  wire [1:0] at;
+  (* init = 2'h0 *)
+  wire [1:0] \at$19 ;
   input clk;
   wire clk;
   wire fetch;
@@ -72727,7 +72726,7 @@ module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, r
   wire i__ready;
   input i__valid;
   wire i__valid;
-  reg [4:0] level = 5'h00;
+  reg [2:0] level = 3'h0;
   output [49:0] o__payload;
   reg [49:0] o__payload = 50'h0000000000000;
   wire [10:0] \o__payload.count ;
@@ -72746,22 +72745,21 @@ module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, r
   wire [2:0] \oldest.route ;
   wire [23:0] \oldest.stamp ;
   wire put;
-  reg [3:0] read__addr = 4'h0;
+  reg [1:0] read__addr = 2'h0;
   wire [49:0] read__data;
   wire [10:0] \read__data.count ;
   wire [9:0] \read__data.first ;
   wire [1:0] \read__data.plan ;
   wire [2:0] \read__data.route ;
   wire [23:0] \read__data.stamp ;
-  output room;
   reg room = 1'h1;
   input rst;
   wire rst;
   wire store;
   wire take;
-  reg [3:0] waiting = 4'h0;
+  reg [1:0] waiting = 2'h0;
   reg waits = 1'h0;
-  reg [3:0] write__addr = 4'h0;
+  reg [1:0] write__addr = 2'h0;
   input [49:0] write__data;
   wire [49:0] write__data;
   wire [10:0] \write__data.count ;
@@ -72771,10 +72769,10 @@ module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, r
   wire [23:0] \write__data.stamp ;
   (* init = 1'h1 *)
   wire write__en;
-  reg [49:0] storage [14:0];
+  reg [49:0] storage [2:0];
 `ifndef SYNTHESIS
   integer storage_word;
-  initial for (storage_word = 0; storage_word <= 14; storage_word = storage_word + 1) storage [storage_word] = 0;
+  initial for (storage_word = 0; storage_word <= 2; storage_word = storage_word + 1) storage [storage_word] = 0;
 `endif
   always @(posedge clk) begin
     if (room)
@@ -72791,7 +72789,7 @@ module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, r
   assign fetch = waits & take;
   assign \$4  = level + put;
   assign \$5  = \$4  - get;
-  assign \$6  = level < 4'hf;
+  assign \$6  = level < 2'h3;
   assign \$7  = \$6  | get;
   assign \$8  = ~ put;
   assign \$9  = room & \$8 ;
@@ -72805,12 +72803,12 @@ module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, r
   assign \$17  = fetch & \$16 ;
   assign \$18  = waiting - 1'h1;
   assign \$19  = waiting != 1'h1;
-  assign \$20  = write__addr == 4'he;
+  assign \$20  = write__addr == 2'h2;
   assign \$21  = write__addr + 1'h1;
-  assign \$22  = \$20  ? 5'h00 : \$21 ;
-  assign \$23  = read__addr == 4'he;
+  assign \$22  = \$20  ? 3'h0 : \$21 ;
+  assign \$23  = read__addr == 2'h2;
   assign \$24  = read__addr + 1'h1;
-  assign \$25  = \$23  ? 5'h00 : \$24 ;
+  assign \$25  = \$23  ? 3'h0 : \$24 ;
   always @(posedge clk)
     level <= \$26 ;
   always @(posedge clk)
@@ -72829,9 +72827,9 @@ module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, r
     read__addr <= \$33 ;
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$75 ) begin end
-    \$26  = \$5 [4:0];
+    \$26  = \$5 [2:0];
     if (rst) begin
-      \$26  = 5'h00;
+      \$26  = 3'h0;
     end
   end
   always @* begin
@@ -72865,13 +72863,13 @@ module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, r
     if (\$auto$verilog_backend.cc:2355:dump_module$75 ) begin end
     \$30  = waiting;
     if (\$14 ) begin
-      \$30  = \$15 [3:0];
+      \$30  = \$15 [1:0];
     end
     if (\$17 ) begin
-      \$30  = \$18 [3:0];
+      \$30  = \$18 [1:0];
     end
     if (rst) begin
-      \$30  = 4'h0;
+      \$30  = 2'h0;
     end
   end
   always @* begin
@@ -72891,20 +72889,20 @@ module \t3_node_axi.trigger.queue.front (rst, o__ready, i__valid, write__data, r
     if (\$auto$verilog_backend.cc:2355:dump_module$75 ) begin end
     \$32  = write__addr;
     if (store) begin
-      \$32  = \$22 [3:0];
+      \$32  = \$22 [1:0];
     end
     if (rst) begin
-      \$32  = 4'h0;
+      \$32  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$75 ) begin end
     \$33  = read__addr;
     if (fetch) begin
-      \$33  = \$25 [3:0];
+      \$33  = \$25 [1:0];
     end
     if (rst) begin
-      \$33  = 4'h0;
+      \$33  = 2'h0;
     end
   end
   assign i__ready = room;

@@ -223,8 +223,9 @@ class Counters(wiring.Component):
         # In block RAM: it is small in logic, and its word goes to a register before all else.
         m.submodules.totals = totals = Memory(shape=word, depth=count, init=[],
                                               attrs={"ram_style": "block"})
-        m.submodules.shadow = shadow = Memory(shape=COUNTER_WIDTH, depth=count, init=[],
-                                              attrs={"ram_style": "block"})
+        # As deep as ``index`` counts, so that it is known whatever that is.
+        m.submodules.shadow = shadow = Memory(shape=COUNTER_WIDTH, depth=1 << len(self.index),
+                                              init=[], attrs={"ram_style": "block"})
         totals_write = totals.write_port()
         totals_read = totals.read_port()
         shadow_write = shadow.write_port()

@@ -165,11 +165,11 @@ class TableGuard(wiring.Component):
         ]
         owner_is_busy = 0
         for name, used in in_use.items():
-            depth = table_sizes(self._config)[name]
+            depth = max(table_sizes(self._config)[name], 2)
             is_used = Signal(depth, name=f"used_{name.lower()}")
             was_used = Signal(name=f"was_used_{name.lower()}")
             m.submodules[f"owners_{name.lower()}"] = owners = Memory(
-                shape=range(numbers), depth=max(depth, 2), init=[])
+                shape=range(numbers), depth=depth, init=[])
             read = owners.read_port()
             write = owners.write_port()
             m.d.comb += [
@@ -243,7 +243,7 @@ class TableGuard(wiring.Component):
         entry = self.i.p.entry
         kinds = list(self._ranges.values())
         width = max(bits_for(kind.size) for kind in kinds)
-        plan_bits = (plans - 1).bit_length()
+        plan_bits = bits_for(plans - 1)
         parts = {}
         place = Signal(plan_bits + 2)
         for part, keys in (("first", [kind.first_key for kind in kinds]),

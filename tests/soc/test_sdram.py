@@ -101,8 +101,8 @@ def test_what_is_refused():
         SdramController(config=CONFIG, chip="MT48LC16M16A2-75", clock_hz=CLOCK)
 
 
-def test_chips_are_as_large_as_their_names_say():
+def test_chips_are_as_large_as_they_should_be():
     assert {name: chip.bytes >> 20 for name, chip in CHIPS.items()} == {
-        "MT48LC16M16A2-75": 32, "AS4C32M16SB-7": 64}
+        "MT48LC16M16A2-75": 32, "AS4C32M16SB-7": 64, "ULX3S": 32}
     assert all(isinstance(chip, SdramChip) for chip in CHIPS.values())
     assert shutil.which("iverilog")
