@@ -7,8 +7,10 @@ import subprocess
 from t3hw.cosim.session import RingSimulation
 from t3hw.fpga.gate_level import GATE_NODE, check_ring, netlist
 
-#: Few-bit queues, for which a LUT RAM would be larger.
-SMALL_ENOUGH_FOR_FLIP_FLOPS = {"producer.reads.answers.storage", "front_end.outcomes.storage"}
+#: Few-bit queues and tables of few entries, for which a LUT RAM would be larger.
+SMALL_ENOUGH_FOR_FLIP_FLOPS = {
+    "producer.reads.answers.storage", "front_end.outcomes.storage", "registers.guard.owners_route",
+    "ingress.address_map.mode_0", "producer.address_map.mode_0"}
 
 _BENCH = """
 module bench;
