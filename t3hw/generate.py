@@ -45,8 +45,8 @@ def to_verilog(component, name):
     """Verilog text of a component as top module ``name``."""
     with warnings.catch_warnings(), zeros_left_out():
         warnings.simplefilter("ignore", UnusedElaboratable)
-        # The conversion always uses the Yosys that pip installed, so that the text depends on nothing
-        # that is not pinned.
+        # The conversion always uses the Yosys that pip installed, so that the text depends on
+        # nothing that is not pinned.
         os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
         text = verilog.convert(component, name=name, strip_internal_attrs=True, emit_src=False)
     return _evaluated_at_start(_with_zeros(_ENUMERATION.sub("", text)))
@@ -84,7 +84,8 @@ def _with_zeros(text):
 
     The same goes for what a memory's read port shows before it is read.
 
-    Hardware does not need it: software clears a plan's part of all tables before the plan's first run.
+    Hardware does not need it: software clears a plan's part of all tables before the plan's first
+    run.
     """
     initialized = set(re.findall(r"^ *(\S+) *\[0\] = ", text, re.M))
 
@@ -111,8 +112,8 @@ def _evaluated_at_start(text):
     """The text, with signals that start combinational blocks and change at time 0 in every simulator.
 
     A block runs when something that it reads changes. A value from a declaration is no change, so a
-    block whose inputs stay as they are would never give its outputs their values. Yosys forgets blocks
-    of one statement.
+    block whose inputs stay as they are would never give its outputs their values. Yosys forgets
+    blocks of one statement.
     """
     number = itertools.count()
 
@@ -163,8 +164,8 @@ def generate(config, output, *, devices=None, name=None, traffic=False):
         Nodes of a ring; None for one node.
     name : str or None
         Name of the files and of the top module, with which all other modules' names begin;
-        ``t3_node``, ``t3_ring`` or ``t3_traffic_node`` by default. Nodes of two configurations in one
-        design need two names.
+        ``t3_node``, ``t3_ring`` or ``t3_traffic_node`` by default. Nodes of two configurations in
+        one design need two names.
     traffic : bool
         A node with traffic engines instead of a producer port.
 

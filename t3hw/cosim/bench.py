@@ -1,8 +1,8 @@
 """The test bench around a ring of nodes, as Verilog text.
 
 Each node has a producer player at ``s_axi``, where it has one, a mailbox at ``s_axil``, a trace log
-and, where it has an ``m_axi``, a memory model there. The bench wires the links itself, through stall injectors; or it
-takes a ``t3_ring``, which has its links inside.
+and, where it has an ``m_axi``, a memory model there. The bench wires the links itself, through
+stall injectors; or it takes a ``t3_ring``, which has its links inside.
 """
 
 import hashlib

@@ -40,8 +40,8 @@ Rules
 Distances are from command to command, in controller cycles; what the standard states in ns or
 clocks is summed exactly and rounded once: up, and for tREFI down. All commands are taken to be on
 the bus at the same time in their cycles. Where one bus carries both kinds, as in DDR3 and DDR4,
-column commands may have a cycle's first clock and row commands the second: then ACT to RD, WR or UPD
-is a clock less, which the rounding of tRCD leaves in the stock memories.
+column commands may have a cycle's first clock and row commands the second: then ACT to RD, WR or
+UPD is a clock less, which the rounding of tRCD leaves in the stock memories.
 
 ====================  =====================================================================
 bank state            ACT finds its bank closed, RD, WR, UPD find it open, REF finds all closed

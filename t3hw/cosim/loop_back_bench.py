@@ -14,8 +14,8 @@ __all__ = ["bench_loop_back", "compare"]
 #: Of the sublayer that is run: 256 workgroups, in stages of 80.
 TOKENS = HIDDEN = 2048
 
-#: Of the memory's refresh, times this, is a multiple of all that the hardware repeats by itself. Without
-#: the same phase, a ring and a loop-back node would be as alike as two runs of one of them.
+#: Of the memory's refresh, times this, is a multiple of all that the hardware repeats by itself.
+#: Without the same phase, a ring and a loop-back node would be as alike as two runs of one of them.
 _PERIOD = 128
 
 #: Counters that go on when a run is over, until software reads them.

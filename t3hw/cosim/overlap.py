@@ -21,8 +21,8 @@ __all__ = ["Experiment", "Outcome", "run_experiment"]
 
 #: Cycles of one entry of the trace logs.
 TRACE_BIN = 32
-#: Cycles from a tile's last commit to the cycle in which the trace shows the tile full, and from a read
-#: request to the cycle in which the trace shows it: the tracker's two, and one register each.
+#: Cycles from a tile's last commit to the cycle in which the trace shows the tile full, and from a
+#: read request to the cycle in which the trace shows it: the tracker's two, and one register each.
 TILE_TO_TRACE, READ_TO_TRACE = 3, 1
 
 
@@ -110,8 +110,8 @@ class Outcome:
 def run_experiment(experiment, *, wave=None):
     """Run a GEMM with its reduce-scatter overlapped, and again with the reduce-scatter after it.
 
-    Hardware and traffic on the links are the same. In the second run the first stage's stores stay local
-    and are sent by DMA, and all commands are held until the producers are ready.
+    Hardware and traffic on the links are the same. In the second run the first stage's stores stay
+    local and are sent by DMA, and all commands are held until the producers are ready.
 
     Parameters
     ----------

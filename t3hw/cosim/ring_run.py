@@ -19,7 +19,8 @@ class Settings:
     starvation_limit : int
         Cycles that communication waits at most where the policy prefers compute; 0: for ever.
     threshold : int or None
-        With MCA, the memory's occupancy from which on communication is held back; None: as measured.
+        With MCA, the memory's occupancy from which on communication is held back; None: as
+        measured.
     memory_latency, link_latency, link_interval : int
         Cycles; see the registers of these names.
     link_fraction : int
@@ -53,8 +54,8 @@ class RingResult:
     player_errors : list of int
         Answers other than OKAY that the producers got.
     start, producers_done, done : int
-        Cycles in which the producers started, in which the last of their stores was answered, and in which
-        the last device was seen to be done.
+        Cycles in which the producers started, in which the last of their stores was answered, and
+        in which the last device was seen to be done.
     """
 
     chunks: list

@@ -61,8 +61,8 @@ class SublayerRun:
     check : bool
         Whether to compare the results with the reference, bit for bit.
     align : int
-        Engines start in cycles that are multiples of this, after a refresh at rest, so that what runs
-        by itself is where it was for every other kernel. 1: as soon as they are set up.
+        Engines start in cycles that are multiples of this, after a refresh at rest, so that what
+        runs by itself is where it was for every other kernel. 1: as soon as they are set up.
     max_cycles : int
         Limit of each phase.
     """
@@ -179,8 +179,8 @@ def run_sublayer(session, run):
     Parameters
     ----------
     session : Session
-        One device: its link comes back to itself, and it stands for the whole ring. More: a real ring,
-        which must have as many devices as the sublayer's.
+        One device: its link comes back to itself, and it stands for the whole ring. More: a real
+        ring, which must have as many devices as the sublayer's.
     run : SublayerRun
         What to do.
 

@@ -13,7 +13,8 @@ from .simulators import SimulatorError, build_program
 
 __all__ = ["VirtualBoard", "build_virtual_board", "virtual_board"]
 
-#: Cycles of a bit: few, so that little is simulated, and enough for the receiver to find its middle.
+#: Cycles of a bit: few, so that little is simulated, and enough for the receiver to find its
+#: middle.
 BIT_CYCLES = 8
 #: Seconds that the process has to say where it can be reached, and to end.
 PATIENCE = 60

@@ -11,9 +11,9 @@ SEED_STRIDE = 0x9E3779B9
 def gemm_words(first_word, count, seed, and_mask=0xFFFFFFFF, or_mask=0):
     """Words that a GEMM engine stores at word addresses ``first_word`` and on.
 
-    Word ``n`` is ``mix(n + seed * SEED_STRIDE) & and_mask | or_mask``, where mix is Bob Jenkins's hash
-    of a 32-bit integer: six rounds of additions, shifts and exclusive ors that need no multiplier and
-    reach every bit.
+    Word ``n`` is ``mix(n + seed * SEED_STRIDE) & and_mask | or_mask``, where mix is Bob Jenkins's
+    hash of a 32-bit integer: six rounds of additions, shifts and exclusive ors that need no
+    multiplier and reach every bit.
 
     Returns
     -------

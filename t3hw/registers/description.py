@@ -8,8 +8,9 @@ __all__ = ["Field", "Register", "TableField", "Table", "Counter"]
 class Field(NamedTuple):
     """Bits ``low`` to ``low + width - 1`` of a register.
 
-    ``access`` is ro, rw, wo, w1c (write 1 to clear) or wclr (any write clears). ``reset`` is None if the field shows state
-    or depends on the node's configuration. ``enum`` names an entry of ``ENUMS``.
+    ``access`` is ro, rw, wo, w1c (write 1 to clear) or wclr (any write clears). ``reset`` is None
+    if the field shows state or depends on the node's configuration. ``enum`` names an entry of
+    ``ENUMS``.
     """
 
     low: int

@@ -153,8 +153,8 @@ class BoardLink:
         Returns
         -------
         Sample or None
-            The first in which the last of them had been seen high, by the board's own time; None if it
-            took longer.
+            The first in which the last of them had been seen high, by the board's own time; None if
+            it took longer.
         """
         watch = _Watch(self)
         seen = 0
@@ -244,8 +244,8 @@ class _Watch:
 class NodeTransport(Transport):
     """Registers of one of a board's nodes.
 
-    Writes of a block are under way together: one that is refused raises `BusError` with its address,
-    and those behind it have taken effect.
+    Writes of a block are under way together: one that is refused raises `BusError` with its
+    address, and those behind it have taken effect.
 
     Parameters
     ----------

@@ -77,7 +77,8 @@ class McaStatus:
     """What the hardware measured of a kernel's first stage, and the threshold in force.
 
     ``intensity`` is in accesses a cycle, of the last measurement that is complete. ``level`` is its
-    place in the table, 0 while the one of the current run is not ``complete``. ``threshold`` 0: none.
+    place in the table, 0 while the one of the current run is not ``complete``. ``threshold`` 0:
+    none.
     """
 
     intensity: float
@@ -173,8 +174,8 @@ class Device:
     def reset(self, *, timeout=1_000_000):
         """Take over a node in whatever state it is: forget plans, regions, errors and counts.
 
-        Lets go of commands that are held, and sets the policy to ROUND_ROBIN. ``timeout`` is that of
-        `clear`, for each plan.
+        Lets go of commands that are held, and sets the policy to ROUND_ROBIN. ``timeout`` is that
+        of `clear`, for each plan.
         """
         # A held command of one plan stands in the way of those of others that are cleared.
         self.write("CONTROL")
@@ -202,7 +203,8 @@ class Device:
     def program(self, device_plan, *, epoch=0):
         """Write a `DevicePlan` into the node's tables, and clear what it uses.
 
-        ``epoch`` is that of `clear`: 0, or what `clear_all` returned if the plan was stopped before.
+        ``epoch`` is that of `clear`: 0, or what `clear_all` returned if the plan was stopped
+        before.
 
         All devices of a ring must be programmed before one of them is armed: a packet of a plan
         that the receiver has not programmed and cleared yet is lost, or holds up the link. Runs
@@ -463,8 +465,8 @@ class Device:
         Parameters
         ----------
         boundaries : sequence of 3 numbers, optional
-            Accesses a cycle from which on a kernel has level 0, 1, 2, in falling order; what reaches
-            none has level 3. If not given, as after reset.
+            Accesses a cycle from which on a kernel has level 0, 1, 2, in falling order; what
+            reaches none has level 3. If not given, as after reset.
         thresholds : sequence of 4 int, optional
             Threshold of each level; 0: none. If not given, as after reset, where none is beyond the
             depth of the memory's queue.
@@ -550,8 +552,8 @@ class Device:
 def clear_all(devices, plan=0, *, timeout=1_000_000):
     """Stop a plan on several devices: begin on all of them, then wait for each.
 
-    Their links may still hold packets of the run. So the plan goes on from an epoch that no device was
-    near: whenever such a packet arrives it is refused as stale.
+    Their links may still hold packets of the run. So the plan goes on from an epoch that no device
+    was near: whenever such a packet arrives it is refused as stale.
 
     Parameters
     ----------
@@ -572,7 +574,8 @@ def clear_all(devices, plan=0, *, timeout=1_000_000):
     DeviceError
         If it is still being cleared after that.
     """
-    # Near is an epoch that a packet may carry, and the two before it: what is armed, and what may wait.
+    # Near is an epoch that a packet may carry, and the two before it: what is armed, and what may
+    # wait.
     near = set()
     for device in devices:
         epoch = device.status(plan).epoch

@@ -284,7 +284,8 @@ class FunctionalDevice(Transport, Memory):
     def _dma_step(self, rng):
         fires = self.plans.fires
         if fires and not self.plans.is_armed(fires[0]["plan"]):
-            # Its plan was stopped. It goes nowhere, but in its turn, and even while others are held.
+            # Its plan was stopped. It goes nowhere, but in its turn, and even while others are
+            # held.
             fires.popleft()
             return True
         if self._transfer is None:

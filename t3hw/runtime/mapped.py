@@ -25,8 +25,9 @@ _LOOK = 0.0005
 class MappedTransport(Transport):
     """Registers of a node that the system maps into memory.
 
-    Each access is one load or store of 32 bits, in the processor's own byte order. Nothing tells of an
-    access that the node refuses: on most buses a read gives ones, on some the program ends (SIGBUS).
+    Each access is one load or store of 32 bits, in the processor's own byte order. Nothing tells of
+    an access that the node refuses: on most buses a read gives ones, on some the program ends
+    (SIGBUS).
 
     An interrupt is waited for at the device file where that is one of UIO (``/dev/uio0``); else its
     registers are looked at again and again.
@@ -36,8 +37,8 @@ class MappedTransport(Transport):
     path : str or path-like
         ``/dev/uioN``, ``/sys/bus/pci/devices/…/resourceN``, or a file.
     offset : int
-        Where in the file the node's registers begin: a multiple of a page. For map M of a UIO device M
-        times the size of a page.
+        Where in the file the node's registers begin: a multiple of a page. For map M of a UIO
+        device M times the size of a page.
     size : int
         Bytes to map.
     clock_hz : int

@@ -169,8 +169,8 @@ def ring_reduce_scatter(*, m, n, dtype, devices, config, tile=(64, 64), wavefron
         Cycles after which the hardware reports that the plan is late; 0 for never.
     overlap : bool
         Whether the stores of the first stage go to the neighbour at once. If not they stay, and DMA
-        commands send them, as all others: with `Device.hold` the whole reduce-scatter can then wait for
-        the end of the GEMM. To compare with.
+        commands send them, as all others: with `Device.hold` the whole reduce-scatter can then wait
+        for the end of the GEMM. To compare with.
     check : bool
         Whether to refuse what does not fit ``config``.
 

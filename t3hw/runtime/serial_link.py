@@ -2,10 +2,10 @@
 
 The bridge on the board takes commands of LiteX's uartbone: a byte of what to do, a byte of how many
 words, four bytes of the word's address, most significant first, and a write's words; a read is
-answered by its words and nothing else. Nothing in this marks where a command begins. So whatever goes
-wrong, `SerialLink.resynchronise` brings both ends together again: silence for longer than the bridge
-waits within a command makes it forget a half one, all that still comes is thrown away, and a read of
-MAGIC shows that the next answer belongs to the next question.
+answered by its words and nothing else. Nothing in this marks where a command begins. So whatever
+goes wrong, `SerialLink.resynchronise` brings both ends together again: silence for longer than the
+bridge waits within a command makes it forget a half one, all that still comes is thrown away, and a
+read of MAGIC shows that the next answer belongs to the next question.
 """
 
 import collections
@@ -76,8 +76,8 @@ class _Corrupted(Exception):
 class SerialLink:
     """A board's bus behind a serial port, in 32-bit words at byte addresses.
 
-    One program at a time has the port. After an error the link can be used on, unless it was the port
-    itself that failed.
+    One program at a time has the port. After an error the link can be used on, unless it was the
+    port itself that failed.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ class SerialLink:
     baud : int
         Bits a second, as in the board's design.
     timeout : float
-        Seconds without a byte after which an answer is given up, apart from the time that bytes take
-        on the line.
+        Seconds without a byte after which an answer is given up, apart from the time that bytes
+        take on the line.
     silence : float
         Seconds of silence after which the bridge forgets half a command.
 
@@ -358,8 +358,8 @@ class SerialLink:
     def _exchange(self, commands):
         """Send commands, pairs of bytes and number of words of the answer; the answers, as arrays.
 
-        Writes are taken as fast as the line brings them. Behind a read all waits until it is answered:
-        never more than the bridge has room for.
+        Writes are taken as fast as the line brings them. Behind a read all waits until it is
+        answered: never more than the bridge has room for.
         """
         answers = []
         batch = bytearray()
@@ -463,8 +463,8 @@ def _clear_refused():
     return _write_command("ACCESS_ERRORS")[0]
 
 
-#: Commands that frame others: number of refused accesses, and where the first was; both checksums. The
-#: one of what came is cleared last, since clearing the other is a write, too.
+#: Commands that frame others: number of refused accesses, and where the first was; both checksums.
+#: The one of what came is cleared last, since clearing the other is a write, too.
 _STATUS = _read_command(register_address("ACCESS_ERRORS"), 1)
 _FIRST_REFUSED = _read_command(register_address("ACCESS_ERROR_ADDRESS"), 1)
 _SUMS = _read_command(register_address("RX_CRC"), 2)

@@ -1,7 +1,7 @@
 """A board in Python: functional nodes, a model of their engines, the board's registers, and the bridge.
 
-It stands behind a pseudo-terminal, and can be told to misbehave. It shares the register map with the
-software that it tests, and no code of the link.
+It stands behind a pseudo-terminal, and can be told to misbehave. It shares the register map with
+the software that it tests, and no code of the link.
 """
 
 import functools
@@ -343,8 +343,8 @@ class Bridge:
 class PtyBoard:
     """A board at a pseudo-terminal, ``port``, in a thread.
 
-    ``spoil_in`` and ``spoil_out`` are functions of bytes and of how many came before, that return what
-    becomes of them; ``drop_after`` bytes from the host the cable is pulled.
+    ``spoil_in`` and ``spoil_out`` are functions of bytes and of how many came before, that return
+    what becomes of them; ``drop_after`` bytes from the host the cable is pulled.
     """
 
     def __init__(self, board=None, *, silence=0.03):

@@ -27,7 +27,8 @@ class AxiSlaveAgent:
         self.config, self.dut, self.rng, self.pace = config, dut, rng, pace
         self.read_latency, self.write_latency = read_latency, write_latency
         self.read, self.bad = read, bad
-        #: (cycle, address, beats, id) of AR; (cycle, address, beats, user) of AW; (cycle, data) of W.
+        #: (cycle, address, beats, id) of AR; (cycle, address, beats, user) of AW; (cycle, data) of
+        #: W.
         self.reads, self.writes, self.beats = [], [], []
         #: Cycles of the last beats of R, and of B.
         self.read_ends, self.answers = [], []
