@@ -55,8 +55,8 @@ class AxiTurns(wiring.Component):
         writes = Signal()
         reads = Signal()
         sent = Signal()
-        # Beats to come, and below 0 when all have come: those behind them are the next burst's. WLAST
-        # would not do, since a burst with a wrong one is the slave's to refuse.
+        # Beats to come but one, and below 0 when all have come: those behind them are the next
+        # burst's. WLAST would not do, since a burst with a wrong one is the slave's to refuse.
         left = Signal(9)
         m.d.comb += self.turn.eq(writes | reads)
         for name, opened in (("aw", writes & ~sent), ("w", writes & ~left[8]),

@@ -210,7 +210,8 @@ def test_a_wrong_wlast_neither_hangs_the_turn_nor_ends_it(lasts):
 
     simulate(dut, bench, background=[
         sender(dut.i_aw, [{"len": 2}]), monitor(dut.w, beats),
-        sender(dut.i_w, [{"data": at, "last": int(last)} for at, last in enumerate(lasts + "111")])])
+        sender(dut.i_w, [{"data": at, "last": int(last)}
+                         for at, last in enumerate(lasts + "111")])])
     assert [beat.data for _, beat in beats] == [0, 1, 2]
 
 
