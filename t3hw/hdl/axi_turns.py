@@ -12,8 +12,9 @@ __all__ = ["AxiTurns"]
 class AxiTurns(wiring.Component):
     """Let one burst of a master through at a time, when nobody else is using the slave.
 
-    Latency 1 cycle from AW or AR to the slave's, 0 else; throughput one burst after the other.
-    Writes go before reads.
+    Latency 1 cycle from AW or AR to the slave's, 0 else; throughput one burst after the other, the
+    next address 2 cycles after the last answer. Writes go before reads. Data that come before their
+    address, or behind a burst's last, wait for their turn.
 
     Parameters
     ----------
@@ -54,8 +55,12 @@ class AxiTurns(wiring.Component):
         writes = Signal()
         reads = Signal()
         sent = Signal()
+        # Beats to come but one, and below 0 when all have come: those behind them are the next
+        # burst's. WLAST would not do, since a burst with a wrong one is the slave's to refuse.
+        left = Signal(9)
         m.d.comb += self.turn.eq(writes | reads)
-        for name, opened in (("aw", writes & ~sent), ("w", writes), ("ar", reads & ~sent)):
+        for name, opened in (("aw", writes & ~sent), ("w", writes & ~left[8]),
+                             ("ar", reads & ~sent)):
             master, slave = getattr(self, f"i_{name}"), getattr(self, name)
             m.d.comb += [
                 slave.payload.eq(master.payload),
@@ -71,9 +76,12 @@ class AxiTurns(wiring.Component):
             ]
         with m.If((self.aw.valid & self.aw.ready) | (self.ar.valid & self.ar.ready)):
             m.d.sync += sent.eq(1)
+        with m.If(self.w.valid & self.w.ready):
+            m.d.sync += left.eq(left - 1)
         with m.If(~self.turn):
             m.d.sync += [
                 sent.eq(0),
+                left.eq(self.i_aw.payload.len),
                 writes.eq(self.free & self.i_aw.valid),
                 reads.eq(self.free & self.i_ar.valid & ~self.i_aw.valid),
             ]

@@ -22,9 +22,9 @@ def _first_names():
 class BoardRegisters(wiring.Component):
     """The registers of `t3hw.registers.board`.
 
-    An event in the cycle of a clear is counted.
+    A write acts in the cycle after its access. An event in the cycle of a clear is counted.
 
-    Latency from an access to its answer 2 cycles.
+    Latency from an access to its answer 2 cycles; throughput one access after the other.
 
     Parameters
     ----------

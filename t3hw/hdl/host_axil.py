@@ -14,6 +14,7 @@ class HostAxil(wiring.Component):
     """Make each access of the host bus one of AXI4-Lite, with all strobes.
 
     Latency 1 cycle from an access to AW and W, or to AR; 1 from B or R to its answer.
+    Throughput one access after the other, of 3 cycles at least.
 
     Members
     -------

@@ -22,7 +22,8 @@ class LinkChecksum(wiring.Component):
     i : stream of `checked_byte`
         Bytes.
     clear_came, clear_sent : In(1)
-        Begin anew. Wins over a byte that is under way.
+        Begin anew. Wins over a byte that is under way, which is forgotten; one that is taken in
+        this cycle counts.
     came, sent : Out(32)
         Checksums.
     """
@@ -56,6 +57,9 @@ class LinkChecksum(wiring.Component):
             m.d.comb += shown.eq(~crc)
             with m.If(clear):
                 m.d.sync += crc.eq(0xFFFFFFFF)
+                # What is left of a byte would count as the new checksum's.
+                with m.If(left[3] & mine):
+                    m.d.sync += left.eq(0)
             with m.Elif(left[3] & mine):
                 m.d.sync += crc.eq(Cat(crc[1:], 0) ^ (Const(POLYNOMIAL, 32) & out.replicate(32)))
 
