@@ -38,13 +38,19 @@ class HostAxil(wiring.Component):
         m = Module()
 
         access, answer = self.host.access, self.host.answer
+        # Who asks may give up and ask another while this is still under way.
         address = Signal(20)
+        word = Signal(32)
         waiting = Signal()
+        with m.If(access.valid):
+            m.d.sync += [
+                address.eq(Cat(0, 0, access.payload.address)),
+                word.eq(access.payload.data),
+            ]
         m.d.comb += [
-            address.eq(Cat(0, 0, access.payload.address)),
             self.aw.payload.addr.eq(address),
             self.ar.payload.addr.eq(address),
-            self.w.payload.data.eq(access.payload.data),
+            self.w.payload.data.eq(word),
             self.w.payload.strb.eq(~0),
             self.b.ready.eq(waiting),
             self.r.ready.eq(waiting),

@@ -13,7 +13,8 @@ host_access = data.StructLayout({"write": 1, "address": 32, "data": 32})
 host_answer = data.StructLayout({"error": 1, "data": 32})
 
 #: From who asks to who answers. An access begins with a pulse of ``access.valid`` and ends with one
-#: of ``answer.valid``, later; its payload stays until then. There is one at a time.
+#: of ``answer.valid``, later; its payload stays until then, or until who asks has given up: a slave
+#: that may be late keeps what it was asked. There is one at a time.
 host_bus = wiring.Signature({
     "access": Out(stream.Signature(host_access, always_ready=True)),
     "answer": In(stream.Signature(host_answer, always_ready=True)),

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import checked_config
-from .host_bus import host_bus
+from .host_bus import host_access, host_bus
 from .seams import axi_address, axi_read_data, axi_write_data, axi_write_response
 
 __all__ = ["HostMemory"]
@@ -65,18 +65,25 @@ class HostMemory(wiring.Component):
         m = Module()
 
         config = self._config
-        access, answer = self.host.access, self.host.answer
-        write = access.payload.write
+        answer = self.host.answer
+        # Who asks may give up and ask another while this is still under way.
+        access = Signal(host_access)
+        with m.If(self.host.access.valid):
+            m.d.sync += access.eq(self.host.access.payload)
         lanes = config.data_width // 32
         # One cycle for the window of the address to be found out, so that no path is long.
+        coming = Signal(range(self._window))
         address = Signal(range(self._window))
         beyond = Signal()
         asked = Signal()
-        m.d.comb += address.eq(Cat(0, 0, access.payload.address))
+        m.d.comb += [
+            coming.eq(Cat(0, 0, self.host.access.payload.address)),
+            address.eq(Cat(0, 0, access.address)),
+        ]
         lane = address[2:config.beat_shift]
         m.d.sync += [
-            asked.eq(access.valid),
-            beyond.eq(address[config.addr_width:].any() | self.blocked),
+            asked.eq(self.host.access.valid),
+            beyond.eq(coming[config.addr_width:].any() | self.blocked),
         ]
         for channel in (self.aw, self.ar):
             m.d.comb += [
@@ -85,11 +92,12 @@ class HostMemory(wiring.Component):
                 channel.payload.burst.eq(1),
             ]
         m.d.comb += [
-            self.w.payload.data.eq(Cat(*[access.payload.data] * lanes)),
+            self.w.payload.data.eq(Cat(*[access.data] * lanes)),
             self.w.payload.strb.eq(0xF << Cat(0, 0, lane)),
             self.w.payload.last.eq(1),
         ]
-        for channel, wanted in ((self.aw, write), (self.w, write), (self.ar, ~write)):
+        for channel, wanted in ((self.aw, access.write), (self.w, access.write),
+                                (self.ar, ~access.write)):
             with m.If(asked & ~beyond):
                 m.d.sync += channel.valid.eq(wanted)
             with m.Elif(channel.ready):

@@ -21,12 +21,13 @@ def random_accesses(rng, count, addresses):
             for _ in range(count)]
 
 
-def host_master(bus, accesses, answers, *, rng, pace=1.0, cycles=400):
+def host_master(bus, accesses, answers, *, rng, pace=1.0, cycles=400, gives_up=False):
     """A bench that makes accesses one after the other, and appends an `Answer` of each.
 
-    A payload stays until the answer; then, and before, it is anything. An answer that nobody has
-    asked for is an error, and so is one that takes more than so many cycles. ``pace`` is how often
-    an access begins in a cycle in which it may.
+    A payload stays until the answer; then, and before, it is anything. With ``gives_up`` it is
+    already after the pulse, as when another slave is asked in the meantime. An answer that nobody
+    has asked for is an error, and so is one that takes more than so many cycles. ``pace`` is how
+    often an access begins in a cycle in which it may.
     """
     async def bench(ctx):
         source = iter(accesses)
@@ -34,10 +35,16 @@ def host_master(bus, accesses, answers, *, rng, pace=1.0, cycles=400):
         cycle = made = 0
         ended = False
 
+        def anything():
+            return {"write": rng.randrange(2), "address": rng.randrange(1 << 32),
+                    "data": rng.randrange(1 << 32)}
+
         def drive():
             nonlocal asked, made, ended
             ctx.set(bus.access.valid, 0)
             if asked is not None:
+                if gives_up:
+                    ctx.set(bus.access.payload, anything())
                 return
             access = next(source, None) if pace >= 1 or rng.random() < pace else ()
             ended = access is None
@@ -45,9 +52,7 @@ def host_master(bus, accesses, answers, *, rng, pace=1.0, cycles=400):
                 asked = cycle
                 made += 1
             ctx.set(bus.access.valid, asked is not None)
-            ctx.set(bus.access.payload, access or {
-                "write": rng.randrange(2), "address": rng.randrange(1 << 32),
-                "data": rng.randrange(1 << 32)})
+            ctx.set(bus.access.payload, access or anything())
 
         drive()
         async for _, _, valid, payload in ctx.tick().sample(bus.answer.valid, bus.answer.payload):

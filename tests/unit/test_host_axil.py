@@ -93,7 +93,8 @@ def run(accesses, *, rng, pace=1.0, host_pace=1.0, late=False):
             before = valid
             cycle += 1
 
-    simulate(dut, host_master(dut.host, accesses, answers, rng=rng, pace=host_pace), background=[
+    simulate(dut, host_master(dut.host, accesses, answers, rng=rng, pace=host_pace,
+                              gives_up=True), background=[
         slave.bench, starts, *(ready(getattr(dut, name)) for name in CHANNELS),
         *(monitor(getattr(dut, name), transfers[name]) for name in CHANNELS)])
     return answers, slave, transfers, begun

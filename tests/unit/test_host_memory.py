@@ -118,7 +118,8 @@ def run(config, window, accesses, *, rng, pace=1.0, host_pace=1.0, late=False, b
             cycle += 1
             ctx.set(dut.blocked, rng.random() < blocked)
 
-    simulate(dut, host_master(dut.host, accesses, answers, rng=rng, pace=host_pace), background=[
+    simulate(dut, host_master(dut.host, accesses, answers, rng=rng, pace=host_pace,
+                              gives_up=True), background=[
         memory.bench, watch, *(ready(getattr(dut, name)) for name in CHANNELS),
         *(monitor(getattr(dut, name), []) for name in CHANNELS)])
     return answers, memory, set(blocks), begun
