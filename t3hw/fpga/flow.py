@@ -106,8 +106,11 @@ def _ecp5_packing(design):
 FLOWS = {
     "ecp5": Flow(
         synthesis="synth_ecp5", constraints=".lpf", place="nextpnr-ecp5",
+        # The default placer leaves a full chip with twice the wire, which the default router does not
+        # get done in an hour.
         options=lambda design: [*ecp5_options(design.part), "--lpf", f"{TOP}.lpf",
-                                "--textcfg", f"{TOP}.config"],
+                                "--textcfg", f"{TOP}.config", "--placer", "static",
+                                "--router", "router2"],
         pack="ecppack", packing=_ecp5_packing, ending=".bit"),
     "ice40": Flow(
         synthesis="synth_ice40 -dsp", constraints=".pcf", place="nextpnr-ice40",
