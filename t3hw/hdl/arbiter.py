@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .seams import Policy
+from .spare_place import spare_place
 
 __all__ = ["Arbiter"]
 
@@ -28,6 +29,9 @@ class Arbiter(wiring.Component):
         Payload of all streams.
     requesters : int
         Number of streams to merge, at least 2.
+    spare : bool
+        With a place aside, so that ``ready`` does not depend on ``o.ready``: for requesters who make
+        much of it.
 
     Members
     -------
@@ -46,7 +50,7 @@ class Arbiter(wiring.Component):
         The transfer that enters in this cycle does so because of the starvation limit: it passes
         requester 0, or though it is closed, or both.
     held : Out(1)
-        In this cycle another than requester 0 asks, ``o`` could take its transfer, and
+        In this cycle another than requester 0 asks, there is a place for its transfer, and
         ``COMPUTE_FIRST`` or ``MCA`` holds it back. A turn of ``ROUND_ROBIN`` holds nobody.
 
     Raises
@@ -55,10 +59,11 @@ class Arbiter(wiring.Component):
         If ``requesters`` is not at least 2.
     """
 
-    def __init__(self, *, shape, requesters):
+    def __init__(self, *, shape, requesters, spare=False):
         if not isinstance(requesters, int) or requesters < 2:
             raise ValueError(f"requesters must be an integer of at least 2, not {requesters!r}")
         self._requesters = requesters
+        self._spare = spare
         super().__init__({
             "i": In(stream.Signature(shape)).array(requesters),
             "o": Out(stream.Signature(shape)),
@@ -88,7 +93,6 @@ class Arbiter(wiring.Component):
 
         m.d.comb += [
             asks.eq(Cat(requester.valid for requester in self.i)),
-            open_.eq(~self.o.valid | self.o.ready),
             ranked.eq(self.policy != Policy.ROUND_ROBIN),
             preferred.eq(ranked & asks[0] & ~starved),
             full.eq((self.policy == Policy.MCA) & self.closed),
@@ -116,11 +120,18 @@ class Arbiter(wiring.Component):
         payload = self.i[0].payload
         for number, requester in list(enumerate(self.i))[1:]:
             payload = Mux(chosen[number], requester.payload, payload)
-        with m.If(open_):
-            m.d.sync += [
-                self.o.valid.eq(chosen.any()),
-                self.o.payload.eq(payload),
-            ]
+        free = ~self.o.valid | self.o.ready
+        if self._spare:
+            _aside, full = spare_place(m, value=payload, valid=chosen.any(), out=self.o.payload,
+                                       out_valid=self.o.valid, free=free)
+            m.d.comb += open_.eq(~full)
+        else:
+            m.d.comb += open_.eq(free)
+            with m.If(open_):
+                m.d.sync += [
+                    self.o.valid.eq(chosen.any()),
+                    self.o.payload.eq(payload),
+                ]
         for number, requester in enumerate(self.i):
             m.d.comb += requester.ready.eq(open_ & chosen[number])
             # A preferred turn of requester 0 is none in the round of the others, or else number 1

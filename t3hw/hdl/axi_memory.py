@@ -20,6 +20,8 @@ __all__ = ["AxiMemory", "M_AXI_ID_WIDTH"]
 M_AXI_ID_WIDTH = 1
 
 _BURST_INCR = 1
+#: Places of the window that decide together.
+_GROUP = 4
 #: Errors of reads that wait for errors of writes to be reported.
 _WAITING_ERRORS = 4
 
@@ -155,26 +157,43 @@ class AxiMemory(wiring.Component):
             ]
 
         # The window of accesses under way: places that are taken in turn, and freed in any order.
-        # What the next head has in common with them is found out before it is the head.
+        # What the next head has in common with them is found out before it is the head; which of
+        # them it waits for goes to registers, a few of them in each that decides.
         busy = Signal(places)
+        ends = Signal(places)
         reading = Signal(places)
-        same_beat = Signal(places)
+        blocks = Signal(places)
+        blocks_next = Signal(places)
+        blocked = Signal(-(-places // _GROUP))
         slot = Signal(slot_shape)
+        turn = Signal(places, init=1)  # the same, a bit a place
+        free = Signal(init=1)  # so is that place
         next_beat = access.address[config.beat_shift:]
         head_beat = head.access.address[config.beat_shift:]
-        same_as_head = Signal()
-        m.d.comb += same_as_head.eq(next_beat == head_beat)
+        waits_for_head = Signal()
+        # Of the two one must be a write. Who comes when there is a head comes when that is issued.
+        m.d.comb += waits_for_head.eq(
+            head_valid & (next_beat == head_beat) & (access.write | head.access.write))
         for place in range(places):
             beat = Signal(head_beat.shape(), name=f"beat_{place}")
-            enters = Signal(name=f"enters_{place}")
-            m.d.comb += enters.eq(issue & (slot == place))
-            with m.If(enters):
+            with m.If(issue & turn[place]):
                 m.d.sync += [
                     beat.eq(head_beat),
                     reading[place].eq(~head.access.write),
                 ]
-            with m.If(self.access.ready):
-                m.d.sync += same_beat[place].eq(Mux(enters, same_as_head, next_beat == beat))
+            with m.If(~self.access.ready):
+                m.d.comb += blocks_next[place].eq(blocks[place] & ~ends[place])
+            with m.Elif(head_valid & turn[place]):
+                m.d.comb += blocks_next[place].eq(waits_for_head)
+            with m.Else():
+                m.d.comb += blocks_next[place].eq(
+                    (next_beat == beat) & busy[place] & ~ends[place]
+                    & (access.write | ~reading[place]))
+        m.d.sync += [
+            blocks.eq(blocks_next),
+            blocked.eq(Cat(blocks_next[low:low + _GROUP].any()
+                           for low in range(0, places, _GROUP))),
+        ]
 
         # Each access under way has a place in its order queue, in that of the commits, and for its
         # old value, so these queues are never full where they are written.
@@ -209,9 +228,8 @@ class AxiMemory(wiring.Component):
         read_ends = Signal()
         write_ends = Signal()
         fetches = Signal()
-        blocking = busy & same_beat & ~(reading & (~head.access.write).replicate(places))
         m.d.comb += [
-            issue.eq(head_valid & ~blocking.any() & ~busy.bit_select(slot, 1) & ar_queue.i.ready),
+            issue.eq(head_valid & ~blocked.any() & free & ar_queue.i.ready),
             fetches.eq(head.adds | (~head.access.write & ~head.outside)),
 
             ar_queue.i.valid.eq(issue & fetches),
@@ -239,7 +257,7 @@ class AxiMemory(wiring.Component):
         for field in ("source", "tag", "last", "address", "tile"):
             m.d.comb += writes.i.payload.meta.commit[field].eq(head.access[field])
         with m.If(issue):
-            m.d.sync += slot.eq(slot + 1)
+            m.d.sync += [slot.eq(slot + 1), turn.eq(turn.rotate_left(1))]
 
         # Reads end with R. What an add reads goes to the adder.
         asked = reads.o.payload
@@ -321,9 +339,12 @@ class AxiMemory(wiring.Component):
         def bit(enable, slot):
             return Mux(enable, 1 << slot, 0)
 
+        # The place of the next head is another.
+        still_busy = busy & ~ends
+        m.d.comb += ends.eq(bit(read_ends, asked.slot) | bit(write_ends, written.slot))
         m.d.sync += [
-            busy.eq((busy | bit(issue, slot)) & ~bit(read_ends, asked.slot)
-                    & ~bit(write_ends, written.slot)),
+            busy.eq(still_busy | turn & issue.replicate(places)),
+            free.eq(~(still_busy & Mux(issue, turn.rotate_left(1), turn)).any()),
             self.occupancy.eq(self.occupancy + (self.access.valid & self.access.ready)
                               - self.leaves),
         ]

@@ -9,6 +9,7 @@ from .seams import (
     MemoryOp, Source, axi_address, axi_read_data, byte_count_width, memory_request, read_beat,
 )
 from .stream_queue import StreamQueue
+from .stream_spare import StreamSpare
 
 __all__ = ["AxiReads"]
 
@@ -97,24 +98,34 @@ class AxiReads(wiring.Component):
         later = Signal(config.addr_width)
         address = Signal(config.addr_width)
         places = Signal(range(self._beats + 1), init=self._beats)
+        place = Signal(init=1)  # there is one
         asked = Signal()
         given = Signal()
+        last = Signal()
         request = self.request.payload
+        # So that no burst waits for the choice between loads and stores.
+        m.submodules.asking = asking = StreamSpare(shape=data.StructLayout({
+            "beat": config.addr_width - config.beat_shift, "last": 1}))
         m.d.comb += [
             address.eq(Mux(is_first, burst.addr, later)),
-            self.request.valid.eq(bursts.o.valid & (places != 0)),
+            asking.i.valid.eq(bursts.o.valid & place),
+            asking.i.payload.beat.eq(address[config.beat_shift:]),
+            asking.i.payload.last.eq(last),
+            last.eq(Mux(is_first, burst.len == 0, is_last)),
+            asked.eq(asking.i.valid & asking.i.ready),
+            bursts.o.ready.eq(asked & last),
+            self.request.valid.eq(asking.o.valid),
+            asking.o.ready.eq(self.request.ready),
             request.op.eq(MemoryOp.READ),
             request.source.eq(Source.PRODUCER),
-            request.address[config.beat_shift:].eq(address[config.beat_shift:]),
-            request.last.eq(Mux(is_first, burst.len == 0, is_last)),
-            asked.eq(self.request.valid & self.request.ready),
-            bursts.o.ready.eq(asked & request.last),
+            request.address[config.beat_shift:].eq(asking.o.payload.beat),
+            request.last.eq(asking.o.payload.last),
         ]
         following = next_address(m, burst, address)
         with m.If(asked):
             m.d.sync += [
                 later.eq(following),
-                is_first.eq(request.last),
+                is_first.eq(last),
                 left.eq(Mux(is_first, burst.len, left) - 1),
                 is_last.eq(Mux(is_first, burst.len == 1, left == 1)),
             ]
@@ -130,7 +141,8 @@ class AxiReads(wiring.Component):
         m.d.comb += self.bytes.eq(Mux(counted, size - (offset & (size - 1)), 0))
         m.d.sync += [
             places.eq(places - asked + given),
-            self.stall.eq(bursts.o.valid & ~asked),
+            place.eq(given | (places > 1) | (place & ~asked)),
+            self.stall.eq(bursts.o.valid & ~place | self.request.valid & ~self.request.ready),
         ]
 
         # Answer.

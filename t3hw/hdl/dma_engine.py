@@ -218,7 +218,10 @@ class DmaEngine(wiring.Component):
             next_source.eq(current.source + current.source_pitch),
             next_span.eq(self.block.p.row_bytes - 1),
         ]
-        with m.If(self.block.ready):
+        # The same as ``block.ready`` and else ``issue``, but what is chosen does not wait for whether
+        # anything is.
+        moves = ~active | issue
+        with m.If(moves & (~active | finished)):
             m.d.sync += [
                 active.eq(self.block.valid),
                 current.eq(self.block.payload),
@@ -230,7 +233,7 @@ class DmaEngine(wiring.Component):
                 left.eq(next_span[shift:]),
                 *row_starts(self.block.p.source, next_span),
             ]
-        with m.Elif(issue):
+        with m.Elif(moves):
             m.d.sync += [
                 announces.eq(0),
                 fresh.eq(row_done),

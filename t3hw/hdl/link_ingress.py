@@ -1,6 +1,6 @@
 """Link ingress: packets from the neighbour become memory requests, or are refused."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,6 +12,7 @@ from .seams import (
     EPOCH_WIDTH, Dtype, ErrorCause, MemoryOp, Source, Writer, byte_count_width, error_event,
     link_word, memory_request, next_epoch, plan_view, plan_views, plan_width, table_write, tile_tag,
 )
+from .spare_place import spare_place
 
 __all__ = ["LinkIngress"]
 
@@ -19,16 +20,15 @@ __all__ = ["LinkIngress"]
 def _beat(config):
     """A word of payload, or the end of a packet that has none.
 
-    ``first``: of its packet. ``over``: the packet has more beats than it may. ``wrong``: the header
-    says nothing. ``exists``: the header's plan does.
+    ``malformed``: the header says nothing, or the packet has more beats than it may. ``asks``:
+    whether the packet goes on depends on its plan. ``homeless``: the header's plan does not exist.
     """
     return data.StructLayout({
         "header": link_header(config),
         "word": link_word(config),
-        "first": 1,
-        "over": 1,
-        "wrong": 1,
-        "exists": 1,
+        "malformed": 1,
+        "asks": 1,
+        "homeless": 1,
     })
 
 
@@ -91,7 +91,8 @@ class LinkIngress(wiring.Component):
         A bit a plan: a beat in here has been found to belong to its run, and is not yet handed over
         to ``request``. Combinational from registers.
     events : Out
-        ``update_bytes``, ``store_bytes``: bytes that entered the request register, one cycle later.
+        ``update_bytes``, ``store_bytes``: bytes on their way to the request register, one cycle
+        later.
     """
 
     #: Cycles from a word at ``rx`` to its request: the buffer, a stage for the packet, and one for
@@ -162,17 +163,24 @@ class LinkIngress(wiring.Component):
         m.d.sync += self.credit.eq(taken)
         payload = self._cut(m, word, header, taken)
 
+        wrong = Signal()
+        starts = Signal()  # a packet that counts for a tile
+        exists = Signal()
+        m.d.comb += [
+            # An end within the header; or a header that is none.
+            wrong.eq(~payload.valid | (header.magic != LINK_MAGIC)
+                     | ((header.op != MemoryOp.STORE) & (header.op != MemoryOp.UPDATE))),
+            starts.eq(payload.first & ~wrong & header.tracked),
+            exists.eq(header.plan < config.plans),
+        ]
         with m.If(step):
             m.d.sync += [
                 beat_valid.eq(buffer.o.valid & (payload.valid | word.last)),
                 beat.header.eq(header),
                 beat.word.eq(word),
-                beat.first.eq(payload.first | ~payload.valid),
-                beat.over.eq(payload.over),
-                # An end within the header; or a header that is none.
-                beat.wrong.eq(~payload.valid | (header.magic != LINK_MAGIC)
-                              | ((header.op != MemoryOp.STORE) & (header.op != MemoryOp.UPDATE))),
-                beat.exists.eq(header.plan < config.plans),
+                beat.malformed.eq(Mux(payload.first | ~payload.valid, wrong, payload.over)),
+                beat.asks.eq(starts & exists),
+                beat.homeless.eq(starts & ~exists),
             ]
 
         # The plan's view of the packet, for the beat that will be here in the next cycle.
@@ -188,30 +196,24 @@ class LinkIngress(wiring.Component):
                 ]
 
         dropping = Signal()  # the packet has been refused
-        asks = Signal()  # whether the packet goes on depends on its plan
         holds = Signal()
         send = Signal()
         fault = Signal()
         cause = Signal(ErrorCause)
         expired = self._hold(m, holds)
         m.d.comb += [
-            asks.eq(beat.first & ~beat.wrong & beat.header.tracked & beat.exists),
-            holds.eq(beat_valid & asks & early),
-            send.eq(~(asks & early) | expired),
+            holds.eq(beat_valid & beat.asks & early),
+            send.eq(~(beat.asks & early) | expired),
             step.eq(~beat_valid | (tokens.ready & send)),
+            fault.eq(beat.malformed | beat.homeless | beat.asks & ~armed),
         ]
         m.d.sync += self.holding_plan.eq(beat.header.plan)
-        with m.If(~beat.first):
-            m.d.comb += [fault.eq(beat.over), cause.eq(ErrorCause.LINK_FORMAT)]
-        with m.Elif(beat.wrong):
-            m.d.comb += [fault.eq(1), cause.eq(ErrorCause.LINK_FORMAT)]
-        with m.Elif(beat.header.tracked & ~beat.exists):
-            m.d.comb += [fault.eq(1), cause.eq(ErrorCause.REFUSED_PACKET)]
+        with m.If(beat.malformed):
+            m.d.comb += cause.eq(ErrorCause.LINK_FORMAT)
+        with m.Elif(beat.homeless):
+            m.d.comb += cause.eq(ErrorCause.REFUSED_PACKET)
         with m.Else():
-            m.d.comb += [
-                fault.eq(beat.header.tracked & ~armed),
-                cause.eq(Mux(early, ErrorCause.HOLD_TIMEOUT, ErrorCause.STALE_PACKET)),
-            ]
+            m.d.comb += cause.eq(Mux(early, ErrorCause.HOLD_TIMEOUT, ErrorCause.STALE_PACKET))
         with m.If(beat_valid & step):
             m.d.sync += dropping.eq((dropping | fault) & ~beat.word.last)
 
@@ -307,31 +309,41 @@ class LinkIngress(wiring.Component):
 
         good = Signal()
         tile = Signal(tile_tag(config))
-        request = self.request.payload
+        request = Signal(memory_request(config))
         update = token.op == MemoryOp.UPDATE
         m.d.comb += [
-            beats.ready.eq(~self.request.valid | self.request.ready),
             good.eq(beats.valid & beat.any & ~bad),
             tile.tracked.eq(token.tracked & beat.match & beat.tracked),
             tile.plan.eq(token.plan),
             *(tile[name].eq(beat[name]) for name in ("slot", "wg", "wf")),
         ]
-        with m.If(beats.ready):
-            m.d.sync += [
-                self.request.valid.eq(good),
-                request.op.eq(token.op),
-                request.dtype.eq(token.dtype),
-                request.source.eq(Source.LINK),
-                request.last.eq(token.last),
-                request.address.eq(beat.address),
-                request.data.eq(token.data),
-                request.strobe.eq(token.strobe),
-                request.touch.enable.eq(update & token.tracked & beat.first_touch),
-                request.touch.parity.eq(token.epoch[0]),
-                request.touch.writer.eq(Writer.INCOMING),
-                request.touch.index.eq(beat.touch_index),
-                request.tile.eq(tile),
-            ]
+        m.d.comb += [
+            request.op.eq(token.op),
+            request.dtype.eq(token.dtype),
+            request.source.eq(Source.LINK),
+            request.last.eq(token.last),
+            request.address.eq(beat.address),
+            request.data.eq(token.data),
+            request.strobe.eq(token.strobe),
+            request.touch.enable.eq(update & token.tracked & beat.first_touch),
+            request.touch.parity.eq(token.epoch[0]),
+            request.touch.writer.eq(Writer.INCOMING),
+            request.touch.index.eq(beat.touch_index),
+            request.tile.eq(tile),
+        ]
+        # If the clock is to be fast the address map, which is wide, does not wait for whoever takes
+        # the requests.
+        free = ~self.request.valid | self.request.ready
+        inside = [(good, tile), (self.request.valid, self.request.payload.tile)]
+        if config.pipelined:
+            aside, full = spare_place(m, value=request, valid=good, out=self.request.payload,
+                                      out_valid=self.request.valid, free=free)
+            m.d.comb += beats.ready.eq(~full)
+            inside.append((full, aside.tile))
+        else:
+            m.d.comb += beats.ready.eq(free)
+            with m.If(free):
+                m.d.sync += [self.request.valid.eq(good), self.request.payload.eq(request)]
         bytes_ = popcount(token.strobe)
         counted = good & beats.ready
         m.d.sync += [
@@ -343,12 +355,11 @@ class LinkIngress(wiring.Component):
             self.error.payload.tile.eq(tile),
         ]
         # What the header of a malformed packet says is not passed on.
-        with m.If(cause == ErrorCause.LINK_FORMAT):
+        with m.If(token.fault & (token.cause == ErrorCause.LINK_FORMAT)):
             m.d.sync += [
                 self.error.payload.address.eq(0),
                 self.error.payload.tile.tracked.eq(0),
             ]
         for plan in range(config.plans):
-            m.d.comb += self.busy[plan].eq(
-                good & tile.tracked & (tile.plan == plan)
-                | self.request.valid & request.tile.tracked & (request.tile.plan == plan))
+            m.d.comb += self.busy[plan].eq(Cat(
+                there & its.tracked & (its.plan == plan) for there, its in inside).any())

@@ -69,7 +69,7 @@ class MemoryController(wiring.Component):
         ever.
     threshold : In(16)
         With ``MCA``, the ``occupancy`` from which on no communication issues; 0: none. A change
-        holds from the next cycle on, and what the memory has begun gives way one cycle later.
+        holds 2 cycles later, and what the memory has begun gives way one cycle later.
     latency : In(16)
         Cycles that the built-in memory adds; without effect on the others.
     clear : In, stream of `clear_range`
@@ -181,17 +181,23 @@ class MemoryController(wiring.Component):
         ]
         m.d.sync += on_the_way.eq(on_the_way + issued - entered)
 
-        # The threshold is compared ahead of time. What has left counts one cycle longer there.
+        # The threshold is compared ahead of time, and with all that the count may become, so that
+        # no sum stands before a comparison. What has left counts one cycle longer there.
         counted = Signal(16)
-        left = Signal.like(memory.leaves)
-        remain = Signal(16)
-        m.d.comb += remain.eq(counted - left)
+        left = Signal(range(3))
+        limited = Signal()
+        reaches = Signal(4)
         m.d.sync += [
             left.eq(memory.leaves),
-            counted.eq(remain + issued),
-            arbiter.closed.eq((self.threshold != 0) & Mux(
-                issued, remain + 1 >= self.threshold, remain >= self.threshold)),
+            limited.eq(self.threshold != 0),
+            counted.eq(counted + issued - left),
+            arbiter.closed.eq(limited & Mux(
+                issued, reaches.bit_select(left, 1), reaches[1:].bit_select(left, 1))),
         ]
+        for change, reach in enumerate(reaches):
+            bound = Signal(17, name=f"bound_{change}")
+            m.d.sync += bound.eq(self.threshold + change - 1)
+            m.d.comb += reach.eq(counted >= bound)
 
         # Reports of first touch pass at once. Those of the memory have all the same cause, so one
         # that finds no place is no loss.

@@ -1,7 +1,7 @@
 """Node: one device, all blocks wired, with AMBA ports."""
 
 from amaranth import Cat, Module, Shape, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import checked_config
@@ -22,6 +22,7 @@ from .register_block import RegisterBlock
 from .seams import (MemoryOp, Source, dram_command, memory_request, occupancy_buckets,
                     read_burst, remote_beat)
 from .stream_queue import StreamQueue
+from .stream_spare import StreamSpare
 from .tracker import Tracker
 from .trigger import Trigger
 
@@ -175,16 +176,30 @@ class Node(wiring.Component):
             _broadcast(m, reporter.error, collected)
 
         # Requests to the memory, and its answers.
-        m.submodules.communication = communication = Arbiter(shape=memory_request(config),
-                                                             requesters=2)
+        m.submodules.communication = communication = Arbiter(
+            shape=memory_request(config), requesters=2, spare=True)
         wiring.connect(m, producer.compute, controller.compute)
         wiring.connect(m, ingress.request, controller.ingress)
-        # Queues of two transfers, here and below, where one block's ready would wait for the next
-        # one's through too much logic.
-        m.submodules.bursts = bursts = StreamQueue(shape=read_burst(config), depth=2)
+        # Queues of two transfers and spare places, here and below, where one block's ready would
+        # wait for the next one's through too much logic.
+        m.submodules.bursts = bursts = StreamSpare(shape=read_burst(config))
         wiring.connect(m, engine.read, bursts.i)
         wiring.connect(m, bursts.o, splitter.burst)
-        wiring.connect(m, splitter.request, communication.i[0])
+        # All else of a read is the same for all.
+        asked = ("address", "last")
+        m.submodules.reads = reads = StreamQueue(shape=data.StructLayout({
+            name: memory_request(config)[name].shape for name in asked}), depth=2)
+        read_request = communication.i[0]
+        m.d.comb += [
+            reads.i.valid.eq(splitter.request.valid),
+            splitter.request.ready.eq(reads.i.ready),
+            read_request.valid.eq(reads.o.valid),
+            reads.o.ready.eq(read_request.ready),
+            read_request.payload.eq(splitter.request.payload),
+            *(statement for name in asked for statement in (
+                reads.i.payload[name].eq(splitter.request.payload[name]),
+                read_request.payload[name].eq(reads.o.payload[name]))),
+        ]
         wiring.connect(m, front_end.doorbell_local, communication.i[1])
         wiring.connect(m, communication.o, controller.dma)
         for source, monitor in ((Source.PRODUCER, producer.read), (Source.DMA, engine.data)):
@@ -205,15 +220,18 @@ class Node(wiring.Component):
             front_end.fire.valid.eq(trigger.fire.valid & wanted & ~registers.hold),
             trigger.fire.ready.eq(~wanted | front_end.fire.ready & ~registers.hold),
         ]
-        wiring.connect(m, front_end.block, engine.block)
+        m.submodules.blocks = blocks = StreamSpare(
+            shape=front_end.block.payload.shape())
+        wiring.connect(m, front_end.block, blocks.i)
+        wiring.connect(m, blocks.o, engine.block)
         _broadcast(m, engine.done, front_end.block_done)
         _broadcast(m, front_end.command_done, plan_state.command_done)
-        m.submodules.outgoing = outgoing = PacketMerge(shape=remote_beat(config))
-        wiring.connect(m, engine.packet, outgoing.a)
-        wiring.connect(m, front_end.doorbell_remote, outgoing.b)
         m.submodules.sending = sending = StreamQueue(shape=remote_beat(config), depth=2)
-        wiring.connect(m, outgoing.o, sending.i)
-        wiring.connect(m, sending.o, egress.dma)
+        wiring.connect(m, engine.packet, sending.i)
+        m.submodules.outgoing = outgoing = PacketMerge(shape=remote_beat(config), ahead=True)
+        wiring.connect(m, sending.o, outgoing.a)
+        wiring.connect(m, front_end.doorbell_remote, outgoing.b)
+        wiring.connect(m, outgoing.o, egress.dma)
         wiring.connect(m, producer.remote, egress.producer)
 
         self._clear(m, plan_state.clear, (tracker.clear, trigger.clear, controller.clear))

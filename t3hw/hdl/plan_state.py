@@ -51,8 +51,8 @@ class PlanState(wiring.Component):
         A command is done. Ignored for a plan that is not armed.
     busy : In(plans)
         A bit a plan: requests of its tiles are between a port and their commit, or a fire of it is
-        queued, or the DMA has a command of it. Only looked at when a clear waits. With 0 a clear
-        does not wait for any of these, and the software must see to it.
+        queued, or the DMA has a command of it. Only looked at when a clear waits, and a cycle late.
+        With 0 a clear does not wait for any of these, and the software must see to it.
     plans : Out(plan_views)
         What all blocks need to know, registered.
     status : Out(plan_status)
@@ -253,10 +253,13 @@ class PlanState(wiring.Component):
 
         # One clear after another. Its range is computed, for one plan at a time, while it drains.
         may_clear = Signal(config.plans)
+        # It is gathered from all over the node, and comes late in its cycle.
+        was_busy = Signal(config.plans)
         drain = Signal(range(self.drain_cycles))
         range_ = self.clear.payload
         words = all_words[range_.plan]
-        m.d.comb += may_clear.eq(clearing & ~self.busy)
+        m.d.sync += was_busy.eq(self.busy)
+        m.d.comb += may_clear.eq(clearing & ~was_busy)
         with m.FSM(name="clear_state"):
             with m.State("IDLE"):
                 m.d.sync += drain.eq(self.drain_cycles - 1)
@@ -277,7 +280,7 @@ class PlanState(wiring.Component):
                     m.d.sync += [target.eq(value) for target, value in zip(targets, values)]
                 with m.If(drain == 0):
                     # Busy again: what was between tracker and fire queue has become a fire.
-                    with m.If(self.busy.bit_select(range_.plan, 1)):
+                    with m.If(was_busy.bit_select(range_.plan, 1)):
                         m.next = "IDLE"
                     with m.Else():
                         m.next = "CLEAR"

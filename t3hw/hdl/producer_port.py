@@ -2,7 +2,7 @@
 
 import functools
 
-from amaranth import Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -17,6 +17,7 @@ from .seams import (
     axi_write_data, axi_write_response, byte_count_width, commit, error_event, memory_request,
     plan_views, read_beat, remote_beat, table_write, tile_tag,
 )
+from .spare_place import spare_place
 
 __all__ = ["ProducerPort", "producer_events"]
 
@@ -58,9 +59,9 @@ class ProducerPort(wiring.Component):
     Loads are not looked up; they share ``compute`` with the stores, turn by turn, and do not wait
     for the link. Bursts as in `AxiWrites` and `AxiReads`.
 
-    Latency from ``w`` to ``compute`` `latency` cycles, to ``remote`` one more, if nothing waits (a beat that is not its burst's last waits for the next: see `RemotePackets`);
-    from ``ar`` to ``compute`` 2. Throughput one beat a cycle, on ``compute`` for loads and stores
-    together.
+    Latency from ``w`` to ``compute`` or ``remote`` `latency` cycles, if nothing waits (a beat that
+    is not its burst's last waits for the next: see `RemotePackets`); from ``ar`` to ``compute`` 2.
+    Throughput one beat a cycle, on ``compute`` for loads and stores together.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ class ProducerPort(wiring.Component):
     compute : stream of `memory_request`
         Requests to memory, registered.
     remote : stream of `remote_beat`
-        Packets to the neighbour, registered.
+        Packets to the neighbour, as `RemotePackets` makes them.
     commit : In, stream of `commit`
         Commits; those of the producer are taken.
     read : In, stream of `read_beat`
@@ -175,16 +176,21 @@ class ProducerPort(wiring.Component):
             with m.Else():
                 m.d.comb += now.local.eq(1)
 
-        # What was decided, in a register if the clock is to be fast.
-        decided = Signal.like(beat)
-        was = Signal(verdict)
+        # What was decided, in a register if the clock is to be fast, and in a place aside, so that
+        # the address map, which is wide, does not wait for what becomes of it.
+        decision = data.StructLayout({"beat": beat.shape(), "verdict": verdict})
+        after = Signal(decision)
+        decided, was = after.beat, after.verdict
         valid = Signal()
         taken = Signal()
-        local_now = address_map.o.valid & now.local & now.tracked
+        inside = [(address_map.o.valid, beat, now), (valid, decided, was)]
         if config.pipelined:
-            m.d.comb += address_map.o.ready.eq(~valid | taken)
-            with m.If(address_map.o.ready):
-                m.d.sync += [valid.eq(address_map.o.valid), decided.eq(beat), was.eq(now)]
+            before = Signal(decision)
+            aside, full = spare_place(m, value=before, valid=address_map.o.valid, out=after,
+                                      out_valid=valid, free=~valid | taken)
+            m.d.comb += [before.beat.eq(beat), before.verdict.eq(now),
+                         address_map.o.ready.eq(~full)]
+            inside.append((full, aside.beat, aside.verdict))
         else:
             m.d.comb += [
                 address_map.o.ready.eq(taken),
@@ -257,8 +263,8 @@ class ProducerPort(wiring.Component):
         waiting = self.compute.payload.tile
         for plan in range(config.plans):
             m.d.comb += self.busy[plan].eq(
-                local_now & (beat.plan == plan)
-                | valid & was.local & was.tracked & (decided.plan == plan)
+                Cat(there & its.local & its.tracked & (one.plan == plan)
+                    for there, one, its in inside).any()
                 | self.compute.valid & waiting.tracked & (waiting.plan == plan))
 
         return m

@@ -53,9 +53,8 @@ class ReadSplitter(wiring.Component):
         beat = Signal(self._config.addr_width - shift)
         in_page = beat[:PAGE_SHIFT - shift]
         left = Signal.like(self.burst.p.beats)
-        last = Signal()
+        last = Signal()  # left == 0
         m.d.comb += [
-            last.eq(left == 0),
             self.request.valid.eq(valid),
             self.request.p.op.eq(MemoryOp.READ),
             self.request.p.source.eq(self._source),
@@ -68,11 +67,13 @@ class ReadSplitter(wiring.Component):
                 valid.eq(self.burst.valid),
                 beat.eq(self.burst.p.address[shift:]),
                 left.eq(self.burst.p.beats),
+                last.eq(self.burst.p.beats == 0),
             ]
         with m.Elif(self.request.ready):
             m.d.sync += [
                 in_page.eq(in_page + 1),
                 left.eq(left - 1),
+                last.eq(left == 1),
             ]
 
         return m

@@ -48,8 +48,9 @@ class RegisterBlock(wiring.Component):
 
     Latency from the later of AW and W to B 4 cycles; to a table 5, and a command to a plan
     ``plans`` + 4 more; a snapshot or clear of the counters 4 and what `Counters` needs. From AR to
-    R 4 cycles, of a counter 5; a tile's state 1 more and what the tracker needs. From an event to ``irq`` 2 cycles,
-    from an error 3. Throughput: one write in 5 cycles, to a table in 6, one read in 5.
+    R 4 cycles, of a counter 5; a tile's state 1 more and what the tracker needs. From an event to
+    ``irq`` 2 cycles, from an error 3. A register holds what was written from the cycle after B's
+    first on. Throughput: one write in 5 cycles, to a table in 6, one read in 5.
 
     Parameters
     ----------
@@ -232,7 +233,8 @@ class RegisterBlock(wiring.Component):
         return m
 
     def _write(self, m, running, guard, counters):
-        """AW and W to B. Returns a pulse by writable register, and the word that is written."""
+        """AW and W to B. Returns a pulse by writable register, in the first cycle of B, and the word
+        that is written."""
         absent = absent_registers(self._config)
         write = collect_write(m, self, running, {
             name: register for name, register in REGISTERS.items() if name not in absent})
@@ -251,8 +253,11 @@ class RegisterBlock(wiring.Component):
                     guard.i.p.word.eq(address[2:stride_bits]),
                 ]
 
-        beyond = [hits[name] & (_field(name, key, word) > limit)
-                  for (name, key), limit in register_limits(self._config).items()]
+        # As late as ``hits``, since comparisons take their time.
+        limits = register_limits(self._config)
+        beyond = Signal(len(limits))
+        m.d.sync += beyond.eq(Cat(_field(name, key, word) > limit
+                                  for (name, key), limit in limits.items()))
         control = counters.control
         refused = Signal()
         act = Signal()
@@ -272,7 +277,8 @@ class RegisterBlock(wiring.Component):
                     m.next = "TABLE"
                 with m.Else():
                     m.d.sync += refused.eq(
-                        ~whole | ~Cat(hits.values()).any() | Cat(beyond).any())
+                        ~whole | ~Cat(hits.values()).any()
+                        | (beyond & Cat(hits[name] for name, _key in limits)).any())
                     m.next = "ACT"
             with m.State("ACT"):
                 m.d.comb += act.eq(~refused)
@@ -293,7 +299,12 @@ class RegisterBlock(wiring.Component):
                 with m.If(self.b.ready):
                     m.d.sync += [write.have_address.eq(0), write.have_word.eq(0)]
                     m.next = "COLLECT"
-        return {name: act & hit for name, hit in hits.items()}, word
+        # A register a pulse, since it goes to all that is written: that happens while the write is
+        # answered, when ``word`` is still there.
+        written = {name: Signal(name=f"written_{name.lower()}") for name in hits}
+        for name, now in written.items():
+            m.d.sync += now.eq(act & hits[name])
+        return written, word
 
     def _shown(self, held, errors):
         """Value by (register, field, index) of all that can be read at once."""

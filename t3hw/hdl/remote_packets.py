@@ -36,7 +36,7 @@ class RemotePackets(wiring.Component):
     and the packet has less than ``burst_beats`` beats. To know, a beat that is not ``last`` waits
     for the one after it, or for ``flush``; a beat that is ``last`` does not wait.
 
-    Latency 2 cycles; throughput one beat a cycle.
+    Latency 1 cycle; throughput one beat a cycle.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class RemotePackets(wiring.Component):
     flush : In(1)
         What follows the last beat at ``i`` does not join it. ``i`` is not valid in such a cycle.
     o : stream of `remote_beat`
-        The same beats in packets, registered.
+        The same beats in packets; all but ``valid`` and ``last`` from registers.
     accepted : Out, stream of tags
         The tag of each beat in the cycle in which it leaves ``o``.
     """
@@ -80,7 +80,8 @@ class RemotePackets(wiring.Component):
         m.d.comb += [
             joins.eq(held_valid & ~ends & ~come.alone
                      & (come.beat.address[config.beat_shift:] == next_beat)),
-            moves.eq(held_valid & (ends | self.i.valid) & (~self.o.valid | self.o.ready)),
+            self.o.valid.eq(held_valid & (ends | self.i.valid)),
+            moves.eq(self.o.valid & self.o.ready),
             self.i.ready.eq(~held_valid | moves),
         ]
         for name in _CONSTANT:
@@ -101,17 +102,11 @@ class RemotePackets(wiring.Component):
                 next_beat.eq(come.beat.address[config.beat_shift:] + 1),
             ]
 
-        tag = Signal.like(held.tag)
-        with m.If(~self.o.valid | self.o.ready):
-            m.d.sync += [
-                self.o.valid.eq(moves),
-                self.o.payload.eq(held.beat),
-                self.o.payload.last.eq(~joins),
-                tag.eq(held.tag),
-            ]
         m.d.comb += [
-            self.accepted.valid.eq(self.o.valid & self.o.ready),
-            self.accepted.payload.eq(tag),
+            self.o.payload.eq(held.beat),
+            self.o.payload.last.eq(~joins),
+            self.accepted.valid.eq(moves),
+            self.accepted.payload.eq(held.tag),
         ]
 
         return m

@@ -102,7 +102,8 @@ class StreamQueue(wiring.Component):
         if places == 1:
             spare = Signal(self._shape, reset_less=True)
             m.d.comb += oldest.eq(spare)
-            with m.If(store):
+            # What comes without ``store`` is replaced by the next one, and the enable comes early.
+            with m.If(~waits):
                 m.d.sync += spare.eq(self.i.payload)
             return
 

@@ -187,7 +187,16 @@ class TableGuard(wiring.Component):
 
         # What is known of the write, in the cycle after it has come.
         refusal = Signal(len(refusals))
-        m.d.sync += refusal.eq(Cat(refusals))
+        acts = Signal()  # it arms or clears
+        is_idle = Signal()  # it is a command, and does neither
+        walks = Signal()
+        m.d.sync += [
+            refusal.eq(Cat(refusals)),
+            acts.eq(command & (arm | clear)),
+            is_idle.eq(command & ~arm & ~clear),
+            walks.eq(command & (arm | clear)
+                     | (self._is("TILE") | self._is("COMMAND")) & busy.any()),
+        ]
 
         settle = Signal(range(SETTLE_CYCLES + 1))
         left = Signal(range(self.walk_cycles(len(self._ranges)) + 1))
@@ -202,8 +211,7 @@ class TableGuard(wiring.Component):
                                 self.walk_cycles(1)) - 1),
                 ]
                 m.next = "ACT"
-                with m.If(command & (arm | clear)
-                          | (self._is("TILE") | self._is("COMMAND")) & busy.any()):
+                with m.If(walks):
                     m.d.comb += walk.eq(1)
                     m.next = "WALK"
             with m.State("WALK"):
@@ -215,7 +223,7 @@ class TableGuard(wiring.Component):
             with m.State("ACT"):
                 m.d.comb += act.eq(~self.refused)
                 m.d.sync += settle.eq(SETTLE_CYCLES)
-                with m.If(act & command & (arm | clear)):
+                with m.If(act & acts):
                     m.next = "SETTLE"
                 with m.Else():
                     m.d.comb += self.i.ready.eq(1)
@@ -227,7 +235,7 @@ class TableGuard(wiring.Component):
                     m.next = "LOOK"
 
         m.d.sync += [
-            self.table.valid.eq(act & ~(command & ~arm & ~clear)),
+            self.table.valid.eq(act & ~is_idle),
             self.table.payload.eq(self.i.payload),
         ]
         return m

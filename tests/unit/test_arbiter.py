@@ -34,20 +34,22 @@ def run(dut, cycles, *, policy=Policy.ROUND_ROBIN, limit=0, asking=None, ready=N
     return [(cycle, payload >> 12) for cycle, payload in received]
 
 
+@pytest.mark.parametrize("spare", [False, True])
 @pytest.mark.parametrize("requesters", [2, 3, 5])
 @pytest.mark.parametrize("pace", [1.0, 0.5])
-def test_round_robin_gives_each_exactly_its_share(requesters, pace):
-    dut = Arbiter(shape=16, requesters=requesters)
+def test_round_robin_gives_each_exactly_its_share(requesters, pace, spare):
+    dut = Arbiter(shape=16, requesters=requesters, spare=spare)
     served = [number for _, number in run(
         dut, 400, ready=taker(dut.o, rng=random.Random(requesters), pace=pace))]
     assert len(served) > 100
     assert served == [turn % requesters for turn in range(len(served))]
 
 
+@pytest.mark.parametrize("spare", [False, True])
 @pytest.mark.parametrize("policy", [Policy.ROUND_ROBIN, Policy.COMPUTE_FIRST, Policy.MCA])
 @pytest.mark.parametrize("alone", [0, 1, 2])
-def test_who_asks_alone_is_served_in_every_cycle(policy, alone):
-    dut = Arbiter(shape=16, requesters=3)
+def test_who_asks_alone_is_served_in_every_cycle(policy, alone, spare):
+    dut = Arbiter(shape=16, requesters=3, spare=spare)
     served = run(dut, 50, policy=policy, limit=7, asking=[alone])
     assert served == [(cycle, alone) for cycle in range(1, 50)]
 

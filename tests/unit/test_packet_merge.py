@@ -11,10 +11,11 @@ from t3hw.hdl.packet_merge import PacketMerge
 SHAPE = data.StructLayout({"value": 8, "last": 1})
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_packets_stay_whole_and_in_order(seed):
+def test_packets_stay_whole_and_in_order(seed, ahead):
     rng = random.Random(seed)
-    dut = PacketMerge(shape=SHAPE)
+    dut = PacketMerge(shape=SHAPE, ahead=ahead)
     sent = {which: [[(which << 7) | rng.randrange(128) for _ in range(rng.randint(1, 5))]
                     for _ in range(30)] for which in (0, 1)}
     received = []
@@ -64,8 +65,9 @@ def test_packets_stay_whole_and_in_order(seed):
     assert packets == sent
 
 
-def test_latency_is_zero_throughput_one_and_turns_are_fair():
-    dut = PacketMerge(shape=SHAPE)
+@pytest.mark.parametrize("ahead", [False, True])
+def test_latency_is_zero_throughput_one_and_turns_are_fair(ahead):
+    dut = PacketMerge(shape=SHAPE, ahead=ahead)
     values = []
 
     async def bench(ctx):
@@ -85,3 +87,21 @@ def test_latency_is_zero_throughput_one_and_turns_are_fair():
     sim.run()
     assert values.count(1) == values.count(2) == 20
     assert all(one != other for one, other in zip(values, values[1:]))
+
+
+def test_if_the_choice_is_made_ahead_the_second_waits_a_cycle_alone():
+    dut = PacketMerge(shape=SHAPE, ahead=True)
+    valids = []
+
+    async def bench(ctx):
+        ctx.set(dut.o.ready, 1)
+        ctx.set(dut.b.valid, 1)
+        ctx.set(dut.b.payload, {"value": 2, "last": 1})
+        for _cycle in range(6):
+            valids.append((await ctx.tick().sample(dut.o.valid))[2])
+
+    sim = Simulator(dut)
+    sim.add_clock(10e-9)
+    sim.add_testbench(bench)
+    sim.run()
+    assert valids == [0, 1, 0, 1, 0, 1]

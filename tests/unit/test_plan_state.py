@@ -73,7 +73,7 @@ class Bench:
         self.clears = []
         self.errors = []
         self.timeouts = []
-        self.last_busy = 0
+        self.last_busy = [0, 0]  # of the last two cycles, the older first
         self.offer = None
 
     async def tick(self, write=None, full=None, command_done=None, ready=1, busy=0):
@@ -103,7 +103,7 @@ class Bench:
             assert (event.cause, event.tile.tracked) == (ErrorCause.PLAN_TIMEOUT, 1), note
             self.errors.append((self.cycle, event.tile.plan, event.tile.slot))
         taken = self.check_clear(note, valid, clear, ready)
-        self.last_busy = busy
+        self.last_busy = [self.last_busy[1], busy]
         self.step(write, full, command_done, taken)
         self.cycle += 1
 
@@ -118,7 +118,7 @@ class Bench:
             assert plan.clearing and offer[1:] == plan.ranges(), note
             assert self.cycle >= plan.asked_at + PlanState.drain_cycles, f"{note}: too early"
             if self.offer is None:
-                assert not self.last_busy >> clear.plan & 1, f"{note}: busy"
+                assert not self.last_busy[0] >> clear.plan & 1, f"{note}: busy"
         assert self.offer is None or offer == self.offer, f"{note}: an offer must stand"
         self.offer = None if ready else offer
         if valid and ready:

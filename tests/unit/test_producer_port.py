@@ -614,7 +614,7 @@ def test_latency_and_throughput_as_stated():
     simulate(dut, bench)
     latency = dut.latency
     assert local == [cycle + latency for cycle in range(64)]
-    assert remote == [cycle + latency + 1 for cycle in range(64, 128)]
+    assert remote == [cycle + latency for cycle in range(64, 128)]
 
 
 def test_a_load_takes_two_cycles_to_memory():

@@ -123,4 +123,4 @@ def test_latency_and_throughput_as_stated(alone):
                 seen.append((cycle, address // 4))
 
     simulate(dut, bench)
-    assert seen == [(cycle, cycle - 2) for cycle in range(2, 50)]
+    assert seen == [(cycle, cycle - 1) for cycle in range(1, 50)]
