@@ -31,10 +31,10 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   reg \$119 ;
   wire \$12 ;
   reg \$120 ;
-  reg \$121 ;
-  reg \$122 ;
-  reg [3:0] \$123 ;
-  reg [15:0] \$124 ;
+  reg [3:0] \$121 ;
+  reg [15:0] \$122 ;
+  reg \$123 ;
+  reg \$124 ;
   wire [3:0] \$125 ;
   wire [3:0] \$126 ;
   wire [4:0] \$127 ;
@@ -43,9 +43,11 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \$13 ;
   wire [29:0] \$130 ;
   wire [72:0] \$131 ;
+  wire [7:0] \$132 ;
+  wire [8:0] \$133 ;
   wire \$14 ;
   wire \$15 ;
-  wire [6:0] \$153 ;
+  wire [6:0] \$155 ;
   wire \$16 ;
   wire \$17 ;
   wire \$18 ;
@@ -205,23 +207,23 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \b__valid$283 ;
   wire [3:0] begun;
   wire [223:0] block__payload;
-  wire [223:0] \block__payload$260 ;
-  wire [31:0] \block__payload$260.destination ;
-  wire [31:0] \block__payload$260.destination_pitch ;
-  wire [1:0] \block__payload$260.dtype ;
-  wire [3:0] \block__payload$260.epoch ;
-  wire \block__payload$260.first ;
-  wire \block__payload$260.last ;
-  wire [1:0] \block__payload$260.op ;
-  wire [1:0] \block__payload$260.plan ;
-  wire [23:0] \block__payload$260.row_bytes ;
-  wire [15:0] \block__payload$260.rows ;
-  wire [31:0] \block__payload$260.source ;
-  wire [31:0] \block__payload$260.source_pitch ;
-  wire [23:0] \block__payload$260.stamp ;
-  wire \block__payload$260.tracked ;
-  wire [2:0] \block__payload$260.wf ;
-  wire [15:0] \block__payload$260.wg ;
+  wire [223:0] \block__payload$230 ;
+  wire [31:0] \block__payload$230.destination ;
+  wire [31:0] \block__payload$230.destination_pitch ;
+  wire [1:0] \block__payload$230.dtype ;
+  wire [3:0] \block__payload$230.epoch ;
+  wire \block__payload$230.first ;
+  wire \block__payload$230.last ;
+  wire [1:0] \block__payload$230.op ;
+  wire [1:0] \block__payload$230.plan ;
+  wire [23:0] \block__payload$230.row_bytes ;
+  wire [15:0] \block__payload$230.rows ;
+  wire [31:0] \block__payload$230.source ;
+  wire [31:0] \block__payload$230.source_pitch ;
+  wire [23:0] \block__payload$230.stamp ;
+  wire \block__payload$230.tracked ;
+  wire [2:0] \block__payload$230.wf ;
+  wire [15:0] \block__payload$230.wg ;
   wire [31:0] \block__payload.destination ;
   wire [31:0] \block__payload.destination_pitch ;
   wire [1:0] \block__payload.dtype ;
@@ -239,9 +241,9 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [2:0] \block__payload.wf ;
   wire [15:0] \block__payload.wg ;
   wire block__ready;
-  wire \block__ready$262 ;
+  wire \block__ready$232 ;
   wire block__valid;
-  wire \block__valid$264 ;
+  wire \block__valid$234 ;
   wire [3:0] block_done__payload;
   wire \block_done__payload.error ;
   wire \block_done__payload.last ;
@@ -261,7 +263,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [3:0] busy;
   wire [3:0] \busy$322 ;
   wire [3:0] \busy$323 ;
-  wire [3:0] \busy$324 ;
+  wire [3:0] \busy$325 ;
   wire [3:0] \busy$326 ;
   wire [3:0] bytes;
   wire [82:0] clear__payload;
@@ -321,38 +323,38 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   input clk;
   wire clk;
   wire [1:0] command_done__payload;
-  wire [1:0] \command_done__payload$270 ;
-  wire [1:0] \command_done__payload$270.plan ;
+  wire [1:0] \command_done__payload$240 ;
+  wire [1:0] \command_done__payload$240.plan ;
   wire [1:0] \command_done__payload.plan ;
   wire command_done__valid;
-  wire \command_done__valid$272 ;
+  wire \command_done__valid$242 ;
   wire [74:0] commit__payload;
-  wire [74:0] \commit__payload$240 ;
-  wire [31:0] \commit__payload$240.address ;
-  wire [3:0] \commit__payload$240.bytes ;
-  wire \commit__payload$240.error ;
-  wire \commit__payload$240.last ;
-  wire [1:0] \commit__payload$240.source ;
-  wire [2:0] \commit__payload$240.tag ;
-  wire [31:0] \commit__payload$240.tile ;
-  wire [1:0] \commit__payload$240.tile.plan ;
-  wire [9:0] \commit__payload$240.tile.slot ;
-  wire \commit__payload$240.tile.tracked ;
-  wire [2:0] \commit__payload$240.tile.wf ;
-  wire [15:0] \commit__payload$240.tile.wg ;
-  wire [74:0] \commit__payload$243 ;
-  wire [31:0] \commit__payload$243.address ;
-  wire [3:0] \commit__payload$243.bytes ;
-  wire \commit__payload$243.error ;
-  wire \commit__payload$243.last ;
-  wire [1:0] \commit__payload$243.source ;
-  wire [2:0] \commit__payload$243.tag ;
-  wire [31:0] \commit__payload$243.tile ;
-  wire [1:0] \commit__payload$243.tile.plan ;
-  wire [9:0] \commit__payload$243.tile.slot ;
-  wire \commit__payload$243.tile.tracked ;
-  wire [2:0] \commit__payload$243.tile.wf ;
-  wire [15:0] \commit__payload$243.tile.wg ;
+  wire [74:0] \commit__payload$210 ;
+  wire [31:0] \commit__payload$210.address ;
+  wire [3:0] \commit__payload$210.bytes ;
+  wire \commit__payload$210.error ;
+  wire \commit__payload$210.last ;
+  wire [1:0] \commit__payload$210.source ;
+  wire [2:0] \commit__payload$210.tag ;
+  wire [31:0] \commit__payload$210.tile ;
+  wire [1:0] \commit__payload$210.tile.plan ;
+  wire [9:0] \commit__payload$210.tile.slot ;
+  wire \commit__payload$210.tile.tracked ;
+  wire [2:0] \commit__payload$210.tile.wf ;
+  wire [15:0] \commit__payload$210.tile.wg ;
+  wire [74:0] \commit__payload$213 ;
+  wire [31:0] \commit__payload$213.address ;
+  wire [3:0] \commit__payload$213.bytes ;
+  wire \commit__payload$213.error ;
+  wire \commit__payload$213.last ;
+  wire [1:0] \commit__payload$213.source ;
+  wire [2:0] \commit__payload$213.tag ;
+  wire [31:0] \commit__payload$213.tile ;
+  wire [1:0] \commit__payload$213.tile.plan ;
+  wire [9:0] \commit__payload$213.tile.slot ;
+  wire \commit__payload$213.tile.tracked ;
+  wire [2:0] \commit__payload$213.tile.wf ;
+  wire [15:0] \commit__payload$213.tile.wg ;
   wire [31:0] \commit__payload.address ;
   wire [3:0] \commit__payload.bytes ;
   wire \commit__payload.error ;
@@ -366,29 +368,29 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [2:0] \commit__payload.tile.wf ;
   wire [15:0] \commit__payload.tile.wg ;
   wire commit__valid;
-  wire \commit__valid$242 ;
-  wire \commit__valid$244 ;
+  wire \commit__valid$212 ;
+  wire \commit__valid$214 ;
   wire [161:0] compute__payload;
-  wire [161:0] \compute__payload$192 ;
-  wire [31:0] \compute__payload$192.address ;
-  wire [63:0] \compute__payload$192.data ;
-  wire [1:0] \compute__payload$192.dtype ;
-  wire \compute__payload$192.last ;
-  wire [1:0] \compute__payload$192.op ;
-  wire [1:0] \compute__payload$192.source ;
-  wire [7:0] \compute__payload$192.strobe ;
-  wire [2:0] \compute__payload$192.tag ;
-  wire [31:0] \compute__payload$192.tile ;
-  wire [1:0] \compute__payload$192.tile.plan ;
-  wire [9:0] \compute__payload$192.tile.slot ;
-  wire \compute__payload$192.tile.tracked ;
-  wire [2:0] \compute__payload$192.tile.wf ;
-  wire [15:0] \compute__payload$192.tile.wg ;
-  wire [15:0] \compute__payload$192.touch ;
-  wire \compute__payload$192.touch.enable ;
-  wire [12:0] \compute__payload$192.touch.index ;
-  wire \compute__payload$192.touch.parity ;
-  wire \compute__payload$192.touch.writer ;
+  wire [161:0] \compute__payload$168 ;
+  wire [31:0] \compute__payload$168.address ;
+  wire [63:0] \compute__payload$168.data ;
+  wire [1:0] \compute__payload$168.dtype ;
+  wire \compute__payload$168.last ;
+  wire [1:0] \compute__payload$168.op ;
+  wire [1:0] \compute__payload$168.source ;
+  wire [7:0] \compute__payload$168.strobe ;
+  wire [2:0] \compute__payload$168.tag ;
+  wire [31:0] \compute__payload$168.tile ;
+  wire [1:0] \compute__payload$168.tile.plan ;
+  wire [9:0] \compute__payload$168.tile.slot ;
+  wire \compute__payload$168.tile.tracked ;
+  wire [2:0] \compute__payload$168.tile.wf ;
+  wire [15:0] \compute__payload$168.tile.wg ;
+  wire [15:0] \compute__payload$168.touch ;
+  wire \compute__payload$168.touch.enable ;
+  wire [12:0] \compute__payload$168.touch.index ;
+  wire \compute__payload$168.touch.parity ;
+  wire \compute__payload$168.touch.writer ;
   wire [31:0] \compute__payload.address ;
   wire [63:0] \compute__payload.data ;
   wire [1:0] \compute__payload.dtype ;
@@ -409,11 +411,11 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \compute__payload.touch.parity ;
   wire \compute__payload.touch.writer ;
   wire compute__ready;
-  wire \compute__ready$194 ;
+  wire \compute__ready$170 ;
   wire compute__valid;
-  wire \compute__valid$196 ;
+  wire \compute__valid$172 ;
   wire credit;
-  wire \credit$117 ;
+  wire \credit$250 ;
   wire [23:0] cycle;
   wire [23:0] \cycle$359 ;
   wire [67:0] data__payload;
@@ -580,51 +582,51 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [15:0] \error__5__payload.tile.wg ;
   wire error__5__valid;
   wire [67:0] error__payload;
-  wire [67:0] \error__payload$172 ;
-  wire [31:0] \error__payload$172.address ;
-  wire [3:0] \error__payload$172.cause ;
-  wire [31:0] \error__payload$172.tile ;
-  wire [1:0] \error__payload$172.tile.plan ;
-  wire [9:0] \error__payload$172.tile.slot ;
-  wire \error__payload$172.tile.tracked ;
-  wire [2:0] \error__payload$172.tile.wf ;
-  wire [15:0] \error__payload$172.tile.wg ;
-  wire [67:0] \error__payload$176 ;
-  wire [31:0] \error__payload$176.address ;
-  wire [3:0] \error__payload$176.cause ;
-  wire [31:0] \error__payload$176.tile ;
-  wire [1:0] \error__payload$176.tile.plan ;
-  wire [9:0] \error__payload$176.tile.slot ;
-  wire \error__payload$176.tile.tracked ;
-  wire [2:0] \error__payload$176.tile.wf ;
-  wire [15:0] \error__payload$176.tile.wg ;
-  wire [67:0] \error__payload$180 ;
-  wire [31:0] \error__payload$180.address ;
-  wire [3:0] \error__payload$180.cause ;
-  wire [31:0] \error__payload$180.tile ;
-  wire [1:0] \error__payload$180.tile.plan ;
-  wire [9:0] \error__payload$180.tile.slot ;
-  wire \error__payload$180.tile.tracked ;
-  wire [2:0] \error__payload$180.tile.wf ;
-  wire [15:0] \error__payload$180.tile.wg ;
-  wire [67:0] \error__payload$184 ;
-  wire [31:0] \error__payload$184.address ;
-  wire [3:0] \error__payload$184.cause ;
-  wire [31:0] \error__payload$184.tile ;
-  wire [1:0] \error__payload$184.tile.plan ;
-  wire [9:0] \error__payload$184.tile.slot ;
-  wire \error__payload$184.tile.tracked ;
-  wire [2:0] \error__payload$184.tile.wf ;
-  wire [15:0] \error__payload$184.tile.wg ;
-  wire [67:0] \error__payload$188 ;
-  wire [31:0] \error__payload$188.address ;
-  wire [3:0] \error__payload$188.cause ;
-  wire [31:0] \error__payload$188.tile ;
-  wire [1:0] \error__payload$188.tile.plan ;
-  wire [9:0] \error__payload$188.tile.slot ;
-  wire \error__payload$188.tile.tracked ;
-  wire [2:0] \error__payload$188.tile.wf ;
-  wire [15:0] \error__payload$188.tile.wg ;
+  wire [67:0] \error__payload$148 ;
+  wire [31:0] \error__payload$148.address ;
+  wire [3:0] \error__payload$148.cause ;
+  wire [31:0] \error__payload$148.tile ;
+  wire [1:0] \error__payload$148.tile.plan ;
+  wire [9:0] \error__payload$148.tile.slot ;
+  wire \error__payload$148.tile.tracked ;
+  wire [2:0] \error__payload$148.tile.wf ;
+  wire [15:0] \error__payload$148.tile.wg ;
+  wire [67:0] \error__payload$152 ;
+  wire [31:0] \error__payload$152.address ;
+  wire [3:0] \error__payload$152.cause ;
+  wire [31:0] \error__payload$152.tile ;
+  wire [1:0] \error__payload$152.tile.plan ;
+  wire [9:0] \error__payload$152.tile.slot ;
+  wire \error__payload$152.tile.tracked ;
+  wire [2:0] \error__payload$152.tile.wf ;
+  wire [15:0] \error__payload$152.tile.wg ;
+  wire [67:0] \error__payload$156 ;
+  wire [31:0] \error__payload$156.address ;
+  wire [3:0] \error__payload$156.cause ;
+  wire [31:0] \error__payload$156.tile ;
+  wire [1:0] \error__payload$156.tile.plan ;
+  wire [9:0] \error__payload$156.tile.slot ;
+  wire \error__payload$156.tile.tracked ;
+  wire [2:0] \error__payload$156.tile.wf ;
+  wire [15:0] \error__payload$156.tile.wg ;
+  wire [67:0] \error__payload$160 ;
+  wire [31:0] \error__payload$160.address ;
+  wire [3:0] \error__payload$160.cause ;
+  wire [31:0] \error__payload$160.tile ;
+  wire [1:0] \error__payload$160.tile.plan ;
+  wire [9:0] \error__payload$160.tile.slot ;
+  wire \error__payload$160.tile.tracked ;
+  wire [2:0] \error__payload$160.tile.wf ;
+  wire [15:0] \error__payload$160.tile.wg ;
+  wire [67:0] \error__payload$164 ;
+  wire [31:0] \error__payload$164.address ;
+  wire [3:0] \error__payload$164.cause ;
+  wire [31:0] \error__payload$164.tile ;
+  wire [1:0] \error__payload$164.tile.plan ;
+  wire [9:0] \error__payload$164.tile.slot ;
+  wire \error__payload$164.tile.tracked ;
+  wire [2:0] \error__payload$164.tile.wf ;
+  wire [15:0] \error__payload$164.tile.wg ;
   wire [31:0] \error__payload.address ;
   wire [3:0] \error__payload.cause ;
   wire [31:0] \error__payload.tile ;
@@ -634,11 +636,11 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [2:0] \error__payload.tile.wf ;
   wire [15:0] \error__payload.tile.wg ;
   wire error__valid;
-  wire \error__valid$174 ;
-  wire \error__valid$178 ;
-  wire \error__valid$182 ;
-  wire \error__valid$186 ;
-  wire \error__valid$190 ;
+  wire \error__valid$150 ;
+  wire \error__valid$154 ;
+  wire \error__valid$158 ;
+  wire \error__valid$162 ;
+  wire \error__valid$166 ;
   wire [54:0] events;
   wire [13:0] \events$367 ;
   wire [3:0] \events$367.read_bytes ;
@@ -646,17 +648,17 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [3:0] \events$367.remote_bytes ;
   wire [3:0] \events$367.write_bytes ;
   wire \events$367.write_stall ;
-  wire [7:0] \events$368 ;
-  wire [3:0] \events$368.store_bytes ;
-  wire [3:0] \events$368.update_bytes ;
-  wire [6:0] \events$370 ;
-  wire \events$370.access ;
-  wire \events$370.communication_hold ;
-  wire \events$370.communication_issue ;
-  wire \events$370.communication_stall ;
-  wire \events$370.compute_issue ;
-  wire \events$370.compute_stall ;
-  wire \events$370.forced ;
+  wire [6:0] \events$369 ;
+  wire \events$369.access ;
+  wire \events$369.communication_hold ;
+  wire \events$369.communication_issue ;
+  wire \events$369.communication_stall ;
+  wire \events$369.compute_issue ;
+  wire \events$369.compute_stall ;
+  wire \events$369.forced ;
+  wire [7:0] \events$377 ;
+  wire [3:0] \events$377.store_bytes ;
+  wire [3:0] \events$377.update_bytes ;
   reg [54:0] \events$384  = 55'h00000000000000;
   wire \events$384.commands_fired ;
   wire \events$384.commits ;
@@ -733,21 +735,21 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \events.tiles_full ;
   wire \events.tx_words ;
   wire [49:0] fire__payload;
-  wire [49:0] \fire__payload$253 ;
-  wire [10:0] \fire__payload$253.count ;
-  wire [9:0] \fire__payload$253.first ;
-  wire [1:0] \fire__payload$253.plan ;
-  wire [2:0] \fire__payload$253.route ;
-  wire [23:0] \fire__payload$253.stamp ;
+  wire [49:0] \fire__payload$223 ;
+  wire [10:0] \fire__payload$223.count ;
+  wire [9:0] \fire__payload$223.first ;
+  wire [1:0] \fire__payload$223.plan ;
+  wire [2:0] \fire__payload$223.route ;
+  wire [23:0] \fire__payload$223.stamp ;
   wire [10:0] \fire__payload.count ;
   wire [9:0] \fire__payload.first ;
   wire [1:0] \fire__payload.plan ;
   wire [2:0] \fire__payload.route ;
   wire [23:0] \fire__payload.stamp ;
   wire fire__ready;
-  wire \fire__ready$258 ;
+  wire \fire__ready$228 ;
   wire fire__valid;
-  wire \fire__valid$255 ;
+  wire \fire__valid$225 ;
   wire [23:0] first_read__payload;
   wire [23:0] \first_read__payload$363 ;
   wire [23:0] \first_read__payload$363.stamp ;
@@ -760,33 +762,33 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [15:0] \fixed_threshold$332 ;
   wire [15:0] fraction;
   wire [51:0] full__payload;
-  wire [51:0] \full__payload$246 ;
-  wire [15:0] \full__payload$246.command ;
-  wire [1:0] \full__payload$246.plan ;
-  wire [9:0] \full__payload$246.slot ;
-  wire [23:0] \full__payload$246.stamp ;
-  wire [51:0] \full__payload$249 ;
-  wire [15:0] \full__payload$249.command ;
-  wire [1:0] \full__payload$249.plan ;
-  wire [9:0] \full__payload$249.slot ;
-  wire [23:0] \full__payload$249.stamp ;
+  wire [51:0] \full__payload$216 ;
+  wire [15:0] \full__payload$216.command ;
+  wire [1:0] \full__payload$216.plan ;
+  wire [9:0] \full__payload$216.slot ;
+  wire [23:0] \full__payload$216.stamp ;
+  wire [51:0] \full__payload$219 ;
+  wire [15:0] \full__payload$219.command ;
+  wire [1:0] \full__payload$219.plan ;
+  wire [9:0] \full__payload$219.slot ;
+  wire [23:0] \full__payload$219.stamp ;
   wire [15:0] \full__payload.command ;
   wire [1:0] \full__payload.plan ;
   wire [9:0] \full__payload.slot ;
   wire [23:0] \full__payload.stamp ;
   wire full__valid;
-  wire \full__valid$248 ;
-  wire \full__valid$250 ;
+  wire \full__valid$218 ;
+  wire \full__valid$220 ;
   wire [15:0] header_fraction;
   wire [15:0] header_interval;
   wire [8:0] high_water;
   wire hold;
   wire [31:0] hold_timeout;
-  wire [31:0] \hold_timeout$136 ;
+  wire [31:0] \hold_timeout$262 ;
   wire holding;
-  wire \holding$138 ;
+  wire \holding$264 ;
   wire [1:0] holding_plan;
-  wire [1:0] \holding_plan$140 ;
+  wire [1:0] \holding_plan$266 ;
   wire [161:0] i__0__payload;
   wire [31:0] \i__0__payload.address ;
   wire [63:0] \i__0__payload.data ;
@@ -879,13 +881,13 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \intensity.measuring ;
   wire [15:0] \intensity.threshold ;
   wire interrupt;
-  wire \interrupt$146 ;
+  wire \interrupt$122 ;
   wire [15:0] interval;
   output irq;
   wire irq;
-  wire \irq$118 ;
+  wire \irq$110 ;
   wire [15:0] latency;
-  wire [15:0] \latency$125 ;
+  wire [15:0] \latency$251 ;
   wire [39:0] levels;
   wire [10:0] \levels.overflow_high_water ;
   wire [10:0] \levels.overflow_occupancy ;
@@ -922,26 +924,26 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire link_tx_tvalid;
   wire [15:0] memory_latency;
   wire [35:0] o__payload;
-  wire [161:0] \o__payload$228 ;
-  wire [31:0] \o__payload$228.address ;
-  wire [63:0] \o__payload$228.data ;
-  wire [1:0] \o__payload$228.dtype ;
-  wire \o__payload$228.last ;
-  wire [1:0] \o__payload$228.op ;
-  wire [1:0] \o__payload$228.source ;
-  wire [7:0] \o__payload$228.strobe ;
-  wire [2:0] \o__payload$228.tag ;
-  wire [31:0] \o__payload$228.tile ;
-  wire [1:0] \o__payload$228.tile.plan ;
-  wire [9:0] \o__payload$228.tile.slot ;
-  wire \o__payload$228.tile.tracked ;
-  wire [2:0] \o__payload$228.tile.wf ;
-  wire [15:0] \o__payload$228.tile.wg ;
-  wire [15:0] \o__payload$228.touch ;
-  wire \o__payload$228.touch.enable ;
-  wire [12:0] \o__payload$228.touch.index ;
-  wire \o__payload$228.touch.parity ;
-  wire \o__payload$228.touch.writer ;
+  wire [161:0] \o__payload$198 ;
+  wire [31:0] \o__payload$198.address ;
+  wire [63:0] \o__payload$198.data ;
+  wire [1:0] \o__payload$198.dtype ;
+  wire \o__payload$198.last ;
+  wire [1:0] \o__payload$198.op ;
+  wire [1:0] \o__payload$198.source ;
+  wire [7:0] \o__payload$198.strobe ;
+  wire [2:0] \o__payload$198.tag ;
+  wire [31:0] \o__payload$198.tile ;
+  wire [1:0] \o__payload$198.tile.plan ;
+  wire [9:0] \o__payload$198.tile.slot ;
+  wire \o__payload$198.tile.tracked ;
+  wire [2:0] \o__payload$198.tile.wf ;
+  wire [15:0] \o__payload$198.tile.wg ;
+  wire [15:0] \o__payload$198.touch ;
+  wire \o__payload$198.touch.enable ;
+  wire [12:0] \o__payload$198.touch.index ;
+  wire \o__payload$198.touch.parity ;
+  wire \o__payload$198.touch.writer ;
   wire [134:0] \o__payload$286 ;
   wire [31:0] \o__payload$286.address ;
   wire [63:0] \o__payload$286.data ;
@@ -969,11 +971,11 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [31:0] \o__payload.address ;
   wire [3:0] \o__payload.beats ;
   wire o__ready;
-  wire \o__ready$229 ;
+  wire \o__ready$199 ;
   wire \o__ready$287 ;
   wire \o__ready$293 ;
   wire o__valid;
-  wire \o__valid$232 ;
+  wire \o__valid$202 ;
   wire \o__valid$290 ;
   wire \o__valid$296 ;
   wire [8:0] occupancy;
@@ -996,111 +998,111 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire packet__valid;
   wire [3:0] plan_done;
   wire [99:0] plans;
-  wire [99:0] \plans$162 ;
-  wire [24:0] \plans$162[0] ;
-  wire \plans$162[0].armed ;
-  wire [3:0] \plans$162[0].epoch ;
-  wire [9:0] \plans$162[0].first_tile ;
-  wire [9:0] \plans$162[0].last_tile ;
-  wire [24:0] \plans$162[1] ;
-  wire \plans$162[1].armed ;
-  wire [3:0] \plans$162[1].epoch ;
-  wire [9:0] \plans$162[1].first_tile ;
-  wire [9:0] \plans$162[1].last_tile ;
-  wire [24:0] \plans$162[2] ;
-  wire \plans$162[2].armed ;
-  wire [3:0] \plans$162[2].epoch ;
-  wire [9:0] \plans$162[2].first_tile ;
-  wire [9:0] \plans$162[2].last_tile ;
-  wire [24:0] \plans$162[3] ;
-  wire \plans$162[3].armed ;
-  wire [3:0] \plans$162[3].epoch ;
-  wire [9:0] \plans$162[3].first_tile ;
-  wire [9:0] \plans$162[3].last_tile ;
-  wire [99:0] \plans$163 ;
-  wire [24:0] \plans$163[0] ;
-  wire \plans$163[0].armed ;
-  wire [3:0] \plans$163[0].epoch ;
-  wire [9:0] \plans$163[0].first_tile ;
-  wire [9:0] \plans$163[0].last_tile ;
-  wire [24:0] \plans$163[1] ;
-  wire \plans$163[1].armed ;
-  wire [3:0] \plans$163[1].epoch ;
-  wire [9:0] \plans$163[1].first_tile ;
-  wire [9:0] \plans$163[1].last_tile ;
-  wire [24:0] \plans$163[2] ;
-  wire \plans$163[2].armed ;
-  wire [3:0] \plans$163[2].epoch ;
-  wire [9:0] \plans$163[2].first_tile ;
-  wire [9:0] \plans$163[2].last_tile ;
-  wire [24:0] \plans$163[3] ;
-  wire \plans$163[3].armed ;
-  wire [3:0] \plans$163[3].epoch ;
-  wire [9:0] \plans$163[3].first_tile ;
-  wire [9:0] \plans$163[3].last_tile ;
-  wire [99:0] \plans$164 ;
-  wire [24:0] \plans$164[0] ;
-  wire \plans$164[0].armed ;
-  wire [3:0] \plans$164[0].epoch ;
-  wire [9:0] \plans$164[0].first_tile ;
-  wire [9:0] \plans$164[0].last_tile ;
-  wire [24:0] \plans$164[1] ;
-  wire \plans$164[1].armed ;
-  wire [3:0] \plans$164[1].epoch ;
-  wire [9:0] \plans$164[1].first_tile ;
-  wire [9:0] \plans$164[1].last_tile ;
-  wire [24:0] \plans$164[2] ;
-  wire \plans$164[2].armed ;
-  wire [3:0] \plans$164[2].epoch ;
-  wire [9:0] \plans$164[2].first_tile ;
-  wire [9:0] \plans$164[2].last_tile ;
-  wire [24:0] \plans$164[3] ;
-  wire \plans$164[3].armed ;
-  wire [3:0] \plans$164[3].epoch ;
-  wire [9:0] \plans$164[3].first_tile ;
-  wire [9:0] \plans$164[3].last_tile ;
-  wire [99:0] \plans$165 ;
-  wire [24:0] \plans$165[0] ;
-  wire \plans$165[0].armed ;
-  wire [3:0] \plans$165[0].epoch ;
-  wire [9:0] \plans$165[0].first_tile ;
-  wire [9:0] \plans$165[0].last_tile ;
-  wire [24:0] \plans$165[1] ;
-  wire \plans$165[1].armed ;
-  wire [3:0] \plans$165[1].epoch ;
-  wire [9:0] \plans$165[1].first_tile ;
-  wire [9:0] \plans$165[1].last_tile ;
-  wire [24:0] \plans$165[2] ;
-  wire \plans$165[2].armed ;
-  wire [3:0] \plans$165[2].epoch ;
-  wire [9:0] \plans$165[2].first_tile ;
-  wire [9:0] \plans$165[2].last_tile ;
-  wire [24:0] \plans$165[3] ;
-  wire \plans$165[3].armed ;
-  wire [3:0] \plans$165[3].epoch ;
-  wire [9:0] \plans$165[3].first_tile ;
-  wire [9:0] \plans$165[3].last_tile ;
-  wire [99:0] \plans$166 ;
-  wire [24:0] \plans$166[0] ;
-  wire \plans$166[0].armed ;
-  wire [3:0] \plans$166[0].epoch ;
-  wire [9:0] \plans$166[0].first_tile ;
-  wire [9:0] \plans$166[0].last_tile ;
-  wire [24:0] \plans$166[1] ;
-  wire \plans$166[1].armed ;
-  wire [3:0] \plans$166[1].epoch ;
-  wire [9:0] \plans$166[1].first_tile ;
-  wire [9:0] \plans$166[1].last_tile ;
-  wire [24:0] \plans$166[2] ;
-  wire \plans$166[2].armed ;
-  wire [3:0] \plans$166[2].epoch ;
-  wire [9:0] \plans$166[2].first_tile ;
-  wire [9:0] \plans$166[2].last_tile ;
-  wire [24:0] \plans$166[3] ;
-  wire \plans$166[3].armed ;
-  wire [3:0] \plans$166[3].epoch ;
-  wire [9:0] \plans$166[3].first_tile ;
-  wire [9:0] \plans$166[3].last_tile ;
+  wire [99:0] \plans$128 ;
+  wire [24:0] \plans$128[0] ;
+  wire \plans$128[0].armed ;
+  wire [3:0] \plans$128[0].epoch ;
+  wire [9:0] \plans$128[0].first_tile ;
+  wire [9:0] \plans$128[0].last_tile ;
+  wire [24:0] \plans$128[1] ;
+  wire \plans$128[1].armed ;
+  wire [3:0] \plans$128[1].epoch ;
+  wire [9:0] \plans$128[1].first_tile ;
+  wire [9:0] \plans$128[1].last_tile ;
+  wire [24:0] \plans$128[2] ;
+  wire \plans$128[2].armed ;
+  wire [3:0] \plans$128[2].epoch ;
+  wire [9:0] \plans$128[2].first_tile ;
+  wire [9:0] \plans$128[2].last_tile ;
+  wire [24:0] \plans$128[3] ;
+  wire \plans$128[3].armed ;
+  wire [3:0] \plans$128[3].epoch ;
+  wire [9:0] \plans$128[3].first_tile ;
+  wire [9:0] \plans$128[3].last_tile ;
+  wire [99:0] \plans$131 ;
+  wire [24:0] \plans$131[0] ;
+  wire \plans$131[0].armed ;
+  wire [3:0] \plans$131[0].epoch ;
+  wire [9:0] \plans$131[0].first_tile ;
+  wire [9:0] \plans$131[0].last_tile ;
+  wire [24:0] \plans$131[1] ;
+  wire \plans$131[1].armed ;
+  wire [3:0] \plans$131[1].epoch ;
+  wire [9:0] \plans$131[1].first_tile ;
+  wire [9:0] \plans$131[1].last_tile ;
+  wire [24:0] \plans$131[2] ;
+  wire \plans$131[2].armed ;
+  wire [3:0] \plans$131[2].epoch ;
+  wire [9:0] \plans$131[2].first_tile ;
+  wire [9:0] \plans$131[2].last_tile ;
+  wire [24:0] \plans$131[3] ;
+  wire \plans$131[3].armed ;
+  wire [3:0] \plans$131[3].epoch ;
+  wire [9:0] \plans$131[3].first_tile ;
+  wire [9:0] \plans$131[3].last_tile ;
+  wire [99:0] \plans$134 ;
+  wire [24:0] \plans$134[0] ;
+  wire \plans$134[0].armed ;
+  wire [3:0] \plans$134[0].epoch ;
+  wire [9:0] \plans$134[0].first_tile ;
+  wire [9:0] \plans$134[0].last_tile ;
+  wire [24:0] \plans$134[1] ;
+  wire \plans$134[1].armed ;
+  wire [3:0] \plans$134[1].epoch ;
+  wire [9:0] \plans$134[1].first_tile ;
+  wire [9:0] \plans$134[1].last_tile ;
+  wire [24:0] \plans$134[2] ;
+  wire \plans$134[2].armed ;
+  wire [3:0] \plans$134[2].epoch ;
+  wire [9:0] \plans$134[2].first_tile ;
+  wire [9:0] \plans$134[2].last_tile ;
+  wire [24:0] \plans$134[3] ;
+  wire \plans$134[3].armed ;
+  wire [3:0] \plans$134[3].epoch ;
+  wire [9:0] \plans$134[3].first_tile ;
+  wire [9:0] \plans$134[3].last_tile ;
+  wire [99:0] \plans$137 ;
+  wire [24:0] \plans$137[0] ;
+  wire \plans$137[0].armed ;
+  wire [3:0] \plans$137[0].epoch ;
+  wire [9:0] \plans$137[0].first_tile ;
+  wire [9:0] \plans$137[0].last_tile ;
+  wire [24:0] \plans$137[1] ;
+  wire \plans$137[1].armed ;
+  wire [3:0] \plans$137[1].epoch ;
+  wire [9:0] \plans$137[1].first_tile ;
+  wire [9:0] \plans$137[1].last_tile ;
+  wire [24:0] \plans$137[2] ;
+  wire \plans$137[2].armed ;
+  wire [3:0] \plans$137[2].epoch ;
+  wire [9:0] \plans$137[2].first_tile ;
+  wire [9:0] \plans$137[2].last_tile ;
+  wire [24:0] \plans$137[3] ;
+  wire \plans$137[3].armed ;
+  wire [3:0] \plans$137[3].epoch ;
+  wire [9:0] \plans$137[3].first_tile ;
+  wire [9:0] \plans$137[3].last_tile ;
+  wire [99:0] \plans$142 ;
+  wire [24:0] \plans$142[0] ;
+  wire \plans$142[0].armed ;
+  wire [3:0] \plans$142[0].epoch ;
+  wire [9:0] \plans$142[0].first_tile ;
+  wire [9:0] \plans$142[0].last_tile ;
+  wire [24:0] \plans$142[1] ;
+  wire \plans$142[1].armed ;
+  wire [3:0] \plans$142[1].epoch ;
+  wire [9:0] \plans$142[1].first_tile ;
+  wire [9:0] \plans$142[1].last_tile ;
+  wire [24:0] \plans$142[2] ;
+  wire \plans$142[2].armed ;
+  wire [3:0] \plans$142[2].epoch ;
+  wire [9:0] \plans$142[2].first_tile ;
+  wire [9:0] \plans$142[2].last_tile ;
+  wire [24:0] \plans$142[3] ;
+  wire \plans$142[3].armed ;
+  wire [3:0] \plans$142[3].epoch ;
+  wire [9:0] \plans$142[3].first_tile ;
+  wire [9:0] \plans$142[3].last_tile ;
   wire [24:0] \plans[0] ;
   wire \plans[0].armed ;
   wire [3:0] \plans[0].epoch ;
@@ -1122,7 +1124,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [9:0] \plans[3].first_tile ;
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
-  wire [1:0] \policy$120 ;
+  wire [1:0] \policy$112 ;
   wire [134:0] producer__payload;
   wire [31:0] \producer__payload.address ;
   wire [63:0] \producer__payload.data ;
@@ -1151,22 +1153,22 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire r__valid;
   wire \r__valid$108 ;
   wire [35:0] read__payload;
-  wire [67:0] \read__payload$233 ;
-  wire [63:0] \read__payload$233.data ;
-  wire \read__payload$233.error ;
-  wire \read__payload$233.last ;
-  wire [1:0] \read__payload$233.source ;
-  wire [67:0] \read__payload$234 ;
-  wire [63:0] \read__payload$234.data ;
-  wire \read__payload$234.error ;
-  wire \read__payload$234.last ;
-  wire [1:0] \read__payload$234.source ;
+  wire [67:0] \read__payload$203 ;
+  wire [63:0] \read__payload$203.data ;
+  wire \read__payload$203.error ;
+  wire \read__payload$203.last ;
+  wire [1:0] \read__payload$203.source ;
+  wire [67:0] \read__payload$204 ;
+  wire [63:0] \read__payload$204.data ;
+  wire \read__payload$204.error ;
+  wire \read__payload$204.last ;
+  wire [1:0] \read__payload$204.source ;
   wire [31:0] \read__payload.address ;
   wire [3:0] \read__payload.beats ;
   wire read__ready;
   wire read__valid;
-  wire \read__valid$235 ;
-  wire \read__valid$236 ;
+  wire \read__valid$205 ;
+  wire \read__valid$206 ;
   wire [2:0] ready;
   wire [134:0] remote__payload;
   wire [31:0] \remote__payload.address ;
@@ -1183,26 +1185,26 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire remote__ready;
   wire remote__valid;
   wire [161:0] request__payload;
-  wire [161:0] \request__payload$216 ;
-  wire [31:0] \request__payload$216.address ;
-  wire [63:0] \request__payload$216.data ;
-  wire [1:0] \request__payload$216.dtype ;
-  wire \request__payload$216.last ;
-  wire [1:0] \request__payload$216.op ;
-  wire [1:0] \request__payload$216.source ;
-  wire [7:0] \request__payload$216.strobe ;
-  wire [2:0] \request__payload$216.tag ;
-  wire [31:0] \request__payload$216.tile ;
-  wire [1:0] \request__payload$216.tile.plan ;
-  wire [9:0] \request__payload$216.tile.slot ;
-  wire \request__payload$216.tile.tracked ;
-  wire [2:0] \request__payload$216.tile.wf ;
-  wire [15:0] \request__payload$216.tile.wg ;
-  wire [15:0] \request__payload$216.touch ;
-  wire \request__payload$216.touch.enable ;
-  wire [12:0] \request__payload$216.touch.index ;
-  wire \request__payload$216.touch.parity ;
-  wire \request__payload$216.touch.writer ;
+  wire [161:0] \request__payload$268 ;
+  wire [31:0] \request__payload$268.address ;
+  wire [63:0] \request__payload$268.data ;
+  wire [1:0] \request__payload$268.dtype ;
+  wire \request__payload$268.last ;
+  wire [1:0] \request__payload$268.op ;
+  wire [1:0] \request__payload$268.source ;
+  wire [7:0] \request__payload$268.strobe ;
+  wire [2:0] \request__payload$268.tag ;
+  wire [31:0] \request__payload$268.tile ;
+  wire [1:0] \request__payload$268.tile.plan ;
+  wire [9:0] \request__payload$268.tile.slot ;
+  wire \request__payload$268.tile.tracked ;
+  wire [2:0] \request__payload$268.tile.wf ;
+  wire [15:0] \request__payload$268.tile.wg ;
+  wire [15:0] \request__payload$268.touch ;
+  wire \request__payload$268.touch.enable ;
+  wire [12:0] \request__payload$268.touch.index ;
+  wire \request__payload$268.touch.parity ;
+  wire \request__payload$268.touch.writer ;
   wire [31:0] \request__payload.address ;
   wire [63:0] \request__payload.data ;
   wire [1:0] \request__payload.dtype ;
@@ -1223,9 +1225,9 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \request__payload.touch.parity ;
   wire \request__payload.touch.writer ;
   wire request__ready;
-  wire \request__ready$217 ;
+  wire \request__ready$269 ;
   wire request__valid;
-  wire \request__valid$220 ;
+  wire \request__valid$272 ;
   input rst;
   wire rst;
   wire [72:0] rx__payload;
@@ -1330,7 +1332,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire s_axil_wvalid;
   reg sent = 1'h0;
   wire stall;
-  wire \stall$372 ;
+  wire \stall$378 ;
   reg [5:0] start = 6'h00;
   reg [2:0] \start$319  = 3'h0;
   wire [2:0] \start$319[0] ;
@@ -1343,7 +1345,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [1:0] \start[1].plan ;
   wire \start[1].valid ;
   wire [15:0] starvation_limit;
-  wire [15:0] \starvation_limit$122 ;
+  wire [15:0] \starvation_limit$114 ;
   wire [31:0] state;
   wire [31:0] \state$355 ;
   wire state_done;
@@ -1353,39 +1355,39 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire state_start;
   wire \state_start$353 ;
   wire [167:0] status;
-  wire [167:0] \status$142 ;
-  wire [41:0] \status$142[0] ;
-  wire \status$142[0].armed ;
-  wire \status$142[0].clearing ;
-  wire [16:0] \status$142[0].commands_done ;
-  wire \status$142[0].done ;
-  wire [3:0] \status$142[0].epoch ;
-  wire [16:0] \status$142[0].tiles_done ;
-  wire \status$142[0].timed_out ;
-  wire [41:0] \status$142[1] ;
-  wire \status$142[1].armed ;
-  wire \status$142[1].clearing ;
-  wire [16:0] \status$142[1].commands_done ;
-  wire \status$142[1].done ;
-  wire [3:0] \status$142[1].epoch ;
-  wire [16:0] \status$142[1].tiles_done ;
-  wire \status$142[1].timed_out ;
-  wire [41:0] \status$142[2] ;
-  wire \status$142[2].armed ;
-  wire \status$142[2].clearing ;
-  wire [16:0] \status$142[2].commands_done ;
-  wire \status$142[2].done ;
-  wire [3:0] \status$142[2].epoch ;
-  wire [16:0] \status$142[2].tiles_done ;
-  wire \status$142[2].timed_out ;
-  wire [41:0] \status$142[3] ;
-  wire \status$142[3].armed ;
-  wire \status$142[3].clearing ;
-  wire [16:0] \status$142[3].commands_done ;
-  wire \status$142[3].done ;
-  wire [3:0] \status$142[3].epoch ;
-  wire [16:0] \status$142[3].tiles_done ;
-  wire \status$142[3].timed_out ;
+  wire [167:0] \status$118 ;
+  wire [41:0] \status$118[0] ;
+  wire \status$118[0].armed ;
+  wire \status$118[0].clearing ;
+  wire [16:0] \status$118[0].commands_done ;
+  wire \status$118[0].done ;
+  wire [3:0] \status$118[0].epoch ;
+  wire [16:0] \status$118[0].tiles_done ;
+  wire \status$118[0].timed_out ;
+  wire [41:0] \status$118[1] ;
+  wire \status$118[1].armed ;
+  wire \status$118[1].clearing ;
+  wire [16:0] \status$118[1].commands_done ;
+  wire \status$118[1].done ;
+  wire [3:0] \status$118[1].epoch ;
+  wire [16:0] \status$118[1].tiles_done ;
+  wire \status$118[1].timed_out ;
+  wire [41:0] \status$118[2] ;
+  wire \status$118[2].armed ;
+  wire \status$118[2].clearing ;
+  wire [16:0] \status$118[2].commands_done ;
+  wire \status$118[2].done ;
+  wire [3:0] \status$118[2].epoch ;
+  wire [16:0] \status$118[2].tiles_done ;
+  wire \status$118[2].timed_out ;
+  wire [41:0] \status$118[3] ;
+  wire \status$118[3].armed ;
+  wire \status$118[3].clearing ;
+  wire [16:0] \status$118[3].commands_done ;
+  wire \status$118[3].done ;
+  wire [3:0] \status$118[3].epoch ;
+  wire [16:0] \status$118[3].tiles_done ;
+  wire \status$118[3].timed_out ;
   wire [28:0] \status$348 ;
   wire \status$348.complete ;
   wire [8:0] \status$348.intensity ;
@@ -1426,47 +1428,47 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \status[3].timed_out ;
   wire store;
   wire [54:0] table__payload;
-  wire [54:0] \table__payload$148 ;
-  wire [31:0] \table__payload$148.data ;
-  wire [15:0] \table__payload$148.entry ;
-  wire [2:0] \table__payload$148.table ;
-  wire [3:0] \table__payload$148.word ;
-  wire [54:0] \table__payload$151 ;
-  wire [31:0] \table__payload$151.data ;
-  wire [15:0] \table__payload$151.entry ;
-  wire [2:0] \table__payload$151.table ;
-  wire [3:0] \table__payload$151.word ;
-  wire [54:0] \table__payload$153 ;
-  wire [31:0] \table__payload$153.data ;
-  wire [15:0] \table__payload$153.entry ;
-  wire [2:0] \table__payload$153.table ;
-  wire [3:0] \table__payload$153.word ;
-  wire [54:0] \table__payload$155 ;
-  wire [31:0] \table__payload$155.data ;
-  wire [15:0] \table__payload$155.entry ;
-  wire [2:0] \table__payload$155.table ;
-  wire [3:0] \table__payload$155.word ;
-  wire [54:0] \table__payload$157 ;
-  wire [31:0] \table__payload$157.data ;
-  wire [15:0] \table__payload$157.entry ;
-  wire [2:0] \table__payload$157.table ;
-  wire [3:0] \table__payload$157.word ;
-  wire [54:0] \table__payload$159 ;
-  wire [31:0] \table__payload$159.data ;
-  wire [15:0] \table__payload$159.entry ;
-  wire [2:0] \table__payload$159.table ;
-  wire [3:0] \table__payload$159.word ;
+  wire [54:0] \table__payload$124 ;
+  wire [31:0] \table__payload$124.data ;
+  wire [15:0] \table__payload$124.entry ;
+  wire [2:0] \table__payload$124.table ;
+  wire [3:0] \table__payload$124.word ;
+  wire [54:0] \table__payload$129 ;
+  wire [31:0] \table__payload$129.data ;
+  wire [15:0] \table__payload$129.entry ;
+  wire [2:0] \table__payload$129.table ;
+  wire [3:0] \table__payload$129.word ;
+  wire [54:0] \table__payload$132 ;
+  wire [31:0] \table__payload$132.data ;
+  wire [15:0] \table__payload$132.entry ;
+  wire [2:0] \table__payload$132.table ;
+  wire [3:0] \table__payload$132.word ;
+  wire [54:0] \table__payload$135 ;
+  wire [31:0] \table__payload$135.data ;
+  wire [15:0] \table__payload$135.entry ;
+  wire [2:0] \table__payload$135.table ;
+  wire [3:0] \table__payload$135.word ;
+  wire [54:0] \table__payload$138 ;
+  wire [31:0] \table__payload$138.data ;
+  wire [15:0] \table__payload$138.entry ;
+  wire [2:0] \table__payload$138.table ;
+  wire [3:0] \table__payload$138.word ;
+  wire [54:0] \table__payload$140 ;
+  wire [31:0] \table__payload$140.data ;
+  wire [15:0] \table__payload$140.entry ;
+  wire [2:0] \table__payload$140.table ;
+  wire [3:0] \table__payload$140.word ;
   wire [31:0] \table__payload.data ;
   wire [15:0] \table__payload.entry ;
   wire [2:0] \table__payload.table ;
   wire [3:0] \table__payload.word ;
   wire table__valid;
-  wire \table__valid$150 ;
-  wire \table__valid$152 ;
-  wire \table__valid$154 ;
-  wire \table__valid$156 ;
-  wire \table__valid$158 ;
-  wire \table__valid$160 ;
+  wire \table__valid$126 ;
+  wire \table__valid$130 ;
+  wire \table__valid$133 ;
+  wire \table__valid$136 ;
+  wire \table__valid$139 ;
+  wire \table__valid$141 ;
   wire [15:0] threshold;
   wire [15:0] thresholds__0;
   wire [15:0] \thresholds__0$340 ;
@@ -1530,20 +1532,20 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire w__valid;
   wire \w__valid$99 ;
   wire wanted;
-  assign \$1  = ! \read__payload$233 [1:0];
-  assign \read__valid$235  = \read__valid$236  & \$1 ;
-  assign \$2  = \read__payload$233 [1:0] == 2'h2;
-  assign data__valid = \read__valid$236  & \$2 ;
+  assign \$1  = ! \read__payload$203 [1:0];
+  assign \read__valid$205  = \read__valid$206  & \$1 ;
+  assign \$2  = \read__payload$203 [1:0] == 2'h2;
+  assign data__valid = \read__valid$206  & \$2 ;
   assign \$3  = ! commit__payload[1:0];
-  assign commit__valid = \commit__valid$242  & \$3 ;
-  assign \$153  = fire__payload[1:0] * 5'h19;
-  assign \$4  = plans >> \$153 ;
-  assign \$5  = \fire__valid$255  & \$4 [0];
+  assign commit__valid = \commit__valid$212  & \$3 ;
+  assign \$155  = fire__payload[1:0] * 5'h19;
+  assign \$4  = plans >> \$155 ;
+  assign \$5  = \fire__valid$225  & \$4 [0];
   assign \$6  = ~ hold;
   assign fire__valid = \$5  & \$6 ;
   assign \$7  = ~ \$4 [0];
   assign \$8  = ~ hold;
-  assign \$9  = \fire__ready$258  & \$8 ;
+  assign \$9  = \fire__ready$228  & \$8 ;
   assign fire__ready = \$7  | \$9 ;
   assign \$10  = ~ \done$307 [0];
   assign clear__valid = \clear__valid$306  & \$10 ;
@@ -1583,58 +1585,58 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \$41  = \start$319 [2:1] == 2'h3;
   assign \$42  = \start$319 [0] & \$41 ;
   assign \$43  = | { \$42 , \$40 , \$38  };
-  assign \$44  = \commit__valid$242  & commit__payload[43];
+  assign \$44  = \commit__valid$212  & commit__payload[43];
   assign \$45  = \busy$322  | \busy$323 ;
-  assign \$46  = \$45  | \busy$324 ;
-  assign \$47  = \$46  | queued;
-  assign \$48  = \$47  | \busy$326 ;
-  assign busy = \$48  | { \$43 , \$36 , \$29 , \$22  };
+  assign \$46  = \$45  | queued;
+  assign \$47  = \$46  | \busy$325 ;
+  assign \$48  = \$47  | { \$43 , \$36 , \$29 , \$22  };
+  assign busy = \$48  | \busy$326 ;
   assign store = start[0] | sent;
   assign \$49  = a__valid & packet__ready;
   assign \$50  = \$49  & \$131 [72];
-  assign \$51  = link_tx_tvalid & link_tx_tready;
-  assign \$52  = link_rx_tvalid & link_rx_tready;
-  assign \$53  = fire__valid & \fire__ready$258 ;
-  assign \$54  = trace_occupancy >= 1'h0;
-  assign \$55  = trace_occupancy <= 1'h0;
-  assign \$56  = \$54  & \$55 ;
-  assign \$57  = trace_occupancy >= 1'h1;
-  assign \$58  = trace_occupancy <= 3'h4;
-  assign \$59  = \$57  & \$58 ;
-  assign \$60  = trace_occupancy >= 3'h5;
-  assign \$61  = trace_occupancy <= 4'h9;
-  assign \$62  = \$60  & \$61 ;
-  assign \$63  = trace_occupancy >= 4'ha;
-  assign \$64  = trace_occupancy <= 4'he;
-  assign \$65  = \$63  & \$64 ;
-  assign \$66  = trace_occupancy >= 4'hf;
-  assign \$67  = trace_occupancy <= 5'h13;
-  assign \$68  = \$66  & \$67 ;
-  assign \$69  = trace_occupancy >= 5'h14;
-  assign \$70  = trace_occupancy <= 5'h1d;
-  assign \$71  = \$69  & \$70 ;
-  assign \$72  = trace_occupancy >= 5'h1e;
-  assign \$73  = trace_occupancy <= 6'h27;
-  assign \$74  = \$72  & \$73 ;
-  assign \$75  = trace_occupancy >= 6'h28;
+  assign \$51  = fire__valid & \fire__ready$228 ;
+  assign \$52  = trace_occupancy >= 1'h0;
+  assign \$53  = trace_occupancy <= 1'h0;
+  assign \$54  = \$52  & \$53 ;
+  assign \$55  = trace_occupancy >= 1'h1;
+  assign \$56  = trace_occupancy <= 3'h4;
+  assign \$57  = \$55  & \$56 ;
+  assign \$58  = trace_occupancy >= 3'h5;
+  assign \$59  = trace_occupancy <= 4'h9;
+  assign \$60  = \$58  & \$59 ;
+  assign \$61  = trace_occupancy >= 4'ha;
+  assign \$62  = trace_occupancy <= 4'he;
+  assign \$63  = \$61  & \$62 ;
+  assign \$64  = trace_occupancy >= 4'hf;
+  assign \$65  = trace_occupancy <= 5'h13;
+  assign \$66  = \$64  & \$65 ;
+  assign \$67  = trace_occupancy >= 5'h14;
+  assign \$68  = trace_occupancy <= 5'h1d;
+  assign \$69  = \$67  & \$68 ;
+  assign \$70  = trace_occupancy >= 5'h1e;
+  assign \$71  = trace_occupancy <= 6'h27;
+  assign \$72  = \$70  & \$71 ;
+  assign \$73  = trace_occupancy >= 6'h28;
+  assign \$75  = link_tx_tvalid & link_tx_tready;
+  assign \$76  = link_rx_tvalid & link_rx_tready;
   assign \$77  = compute__valid & compute__ready;
   assign \$78  = \$77  & compute__payload[130];
   assign \$79  = | compute__payload[1:0];
   assign \$80  = \$78  & \$79 ;
-  assign \$81  = ingress__valid & request__ready;
+  assign \$81  = ingress__valid & \request__ready$269 ;
   assign \$82  = \$81  & ingress__payload[130];
   assign \$83  = | ingress__payload[1:0];
   assign \$84  = \$82  & \$83 ;
-  assign \$85  = fire__valid & \fire__ready$258 ;
+  assign \$85  = fire__valid & \fire__ready$228 ;
   assign \$86  = producer__valid & remote__ready;
   assign \$87  = \$86  & producer__payload[4];
   assign \$88  = s_axi_wvalid & s_axi_wready;
   assign \$89  = producer__valid & remote__ready;
   assign \$90  = ! commit__payload[1:0];
-  assign \$91  = \commit__valid$242  & \$90 ;
+  assign \$91  = \commit__valid$212  & \$90 ;
   assign \$92  = commit__payload[1:0] == 1'h1;
-  assign \$93  = \commit__valid$242  & \$92 ;
-  assign \$94  = fire__valid & \fire__ready$258 ;
+  assign \$93  = \commit__valid$212  & \$92 ;
+  assign \$94  = fire__valid & \fire__ready$228 ;
   assign \$95  = block__valid & block__ready;
   assign \$96  = a__valid & packet__ready;
   assign \$97  = link_tx_tvalid & link_tx_tready;
@@ -1684,13 +1686,13 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   always @(posedge clk)
     trace_command_done <= \$120 ;
   always @(posedge clk)
-    trace_tx <= \$121 ;
+    trace_done <= \$121 ;
   always @(posedge clk)
-    trace_rx <= \$122 ;
+    trace_occupancy <= \$122 ;
   always @(posedge clk)
-    trace_done <= \$123 ;
+    trace_tx <= \$123 ;
   always @(posedge clk)
-    trace_occupancy <= \$124 ;
+    trace_rx <= \$124 ;
   \t3_node_small.bursts  bursts (
     .clk(clk),
     .i__payload(i__payload),
@@ -1702,7 +1704,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .rst(rst)
   );
   \t3_node_small.commands  commands (
-    .busy(\busy$326 ),
+    .busy(\busy$325 ),
     .clk(clk),
     .\end (\end$379 ),
     .rst(rst),
@@ -1711,13 +1713,13 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   \t3_node_small.communication  communication (
     .clk(clk),
     .i__0__payload(i__0__payload),
-    .i__0__ready(\request__ready$217 ),
+    .i__0__ready(request__ready),
     .i__0__valid(i__0__valid),
     .i__1__payload(i__1__payload),
     .i__1__ready(doorbell_local__ready),
     .i__1__valid(i__1__valid),
     .o__payload(dma__payload),
-    .o__ready(\o__ready$229 ),
+    .o__ready(\o__ready$199 ),
     .o__valid(dma__valid),
     .rst(rst)
   );
@@ -1727,24 +1729,24 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .clear__valid(\clear__valid$314 ),
     .clk(clk),
     .commit__payload(commit__payload),
-    .commit__valid(\commit__valid$242 ),
+    .commit__valid(\commit__valid$212 ),
     .compute__ready(compute__ready),
-    .dma__ready(\o__ready$229 ),
-    .\error__payload$89 (error__2__payload),
-    .\error__valid$87 (\error__valid$178 ),
-    .events(\events$370 ),
+    .dma__ready(\o__ready$199 ),
+    .\error__payload$91 (error__2__payload),
+    .\error__valid$89 (\error__valid$154 ),
+    .events(\events$369 ),
     .i__0__payload(ingress__payload),
     .i__0__valid(ingress__valid),
     .i__1__payload(dma__payload),
     .i__1__valid(dma__valid),
     .i__payload(compute__payload),
     .i__valid(compute__valid),
-    .ingress__ready(request__ready),
-    .latency(latency),
+    .ingress__ready(\request__ready$269 ),
     .occupancy(\occupancy$385 ),
     .policy(policy),
-    .read__payload(\read__payload$233 ),
-    .read__valid(\read__valid$236 ),
+    .\port$17808$0 (\$132 ),
+    .read__payload(\read__payload$203 ),
+    .read__valid(\read__valid$206 ),
     .rst(rst),
     .starvation_limit(starvation_limit),
     .threshold(\status$348 [28:13])
@@ -1756,18 +1758,18 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .credit(link_tx_credit),
     .dma__ready(\o__ready$293 ),
     .error__payload(error__5__payload),
-    .error__valid(\error__valid$190 ),
+    .error__valid(\error__valid$166 ),
     .fraction(fraction),
     .header_fraction(header_fraction),
     .header_interval(header_interval),
     .i__payload(producer__payload),
     .i__valid(producer__valid),
     .interval(interval),
-    .latency(\latency$125 ),
     .o__ready(link_tx_tready),
+    .\port$17810$0 (\$133 ),
     .producer__ready(remote__ready),
     .rst(rst),
-    .stall(stall),
+    .stall(\stall$378 ),
     .tx__payload(tx__payload),
     .tx__valid(link_tx_tvalid)
   );
@@ -1777,7 +1779,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .block__valid(block__valid),
     .bytes(bytes),
     .clk(clk),
-    .data__payload(\read__payload$233 ),
+    .data__payload(\read__payload$203 ),
     .done__payload(block_done__payload),
     .done__valid(done__valid),
     .first_read__payload(first_read__payload),
@@ -1785,14 +1787,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .\i__valid$30 (data__valid),
     .packet__ready(packet__ready),
     .packet__valid(a__valid),
-    .\port$16945$0 (\$130 ),
-    .\port$16947$0 (\$131 ),
-    .\port$7791$0 (\$129 ),
+    .\port$16950$0 (\$130 ),
+    .\port$16952$0 (\$131 ),
+    .\port$7796$0 (\$129 ),
     .read__payload(i__payload),
     .read__ready(read__ready),
     .read__valid(i__valid),
     .rst(rst),
-    .stall(\stall$372 )
+    .stall(stall)
   );
   \t3_node_small.front_end  front_end (
     .block__payload(block__payload),
@@ -1802,7 +1804,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .block_done__valid(block_done__valid),
     .clk(clk),
     .command_done__payload(command_done__payload),
-    .command_done__valid(\command_done__valid$272 ),
+    .command_done__valid(\command_done__valid$242 ),
     .doorbell_local__payload(i__1__payload),
     .doorbell_local__ready(doorbell_local__ready),
     .doorbell_local__valid(i__1__valid),
@@ -1812,21 +1814,21 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .ended__payload(ended__payload),
     .ended__valid(ended__valid),
     .fire__payload(fire__payload),
-    .fire__ready(\fire__ready$258 ),
+    .fire__ready(\fire__ready$228 ),
     .fire__valid(fire__valid),
     .interrupt(interrupt),
     .plans(plans),
     .rst(rst),
     .table__payload(table__payload),
-    .table__valid(\table__valid$160 )
+    .table__valid(\table__valid$141 )
   );
   \t3_node_small.ingress  ingress (
-    .busy(\busy$323 ),
+    .busy(\busy$326 ),
     .clk(clk),
     .credit(link_rx_credit),
     .error__payload(error__1__payload),
-    .error__valid(\error__valid$174 ),
-    .events(\events$368 ),
+    .error__valid(\error__valid$150 ),
+    .events(\events$377 ),
     .hold_timeout(hold_timeout),
     .holding(holding),
     .holding_plan(holding_plan),
@@ -1834,12 +1836,12 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .i__valid(link_rx_tvalid),
     .plans(plans),
     .request__payload(ingress__payload),
-    .request__ready(request__ready),
+    .request__ready(\request__ready$269 ),
     .request__valid(ingress__valid),
     .rst(rst),
     .rx__ready(link_rx_tready),
     .table__payload(table__payload),
-    .table__valid(\table__valid$152 )
+    .table__valid(\table__valid$130 )
   );
   \t3_node_small.intensity_monitor  intensity_monitor (
     .access(access),
@@ -1868,9 +1870,9 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .o__payload(\i__payload$285 ),
     .o__ready(\o__ready$287 ),
     .o__valid(\i__valid$289 ),
-    .\port$16945$0 (\$130 ),
-    .\port$16947$0 (\$131 ),
-    .\port$7791$0 (\$129 ),
+    .\port$16950$0 (\$130 ),
+    .\port$16952$0 (\$131 ),
+    .\port$7796$0 (\$129 ),
     .rst(rst)
   );
   \t3_node_small.plan_state  plan_state (
@@ -1883,14 +1885,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .command_done__valid(command_done__valid),
     .done(plan_done),
     .error__payload(error__4__payload),
-    .error__valid(\error__valid$186 ),
+    .error__valid(\error__valid$162 ),
     .full__payload(full__payload),
-    .full__valid(\full__valid$250 ),
+    .full__valid(\full__valid$220 ),
     .plans(plans),
     .rst(rst),
     .status(status),
     .table__payload(table__payload),
-    .table__valid(\table__valid$158 )
+    .table__valid(\table__valid$139 )
   );
   \t3_node_small.producer  producer (
     .ar__payload(\ar__payload$104 ),
@@ -1911,16 +1913,16 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .compute__valid(compute__valid),
     .error__payload(error__0__payload),
     .error__valid(error__valid),
-    .o__ready(compute__ready),
-    .\o__ready$50 (remote__ready),
+    .o__ready(remote__ready),
+    .\o__ready$54 (compute__ready),
     .plans(plans),
-    .\port$15020$0 (\$126 ),
-    .\port$15022$0 (\$127 ),
+    .\port$15025$0 (\$126 ),
+    .\port$15027$0 (\$127 ),
     .r__payload(\r__payload$107 ),
     .r__ready(s_axi_rready),
     .r__valid(s_axi_rvalid),
-    .read__payload(\read__payload$233 ),
-    .read__valid(\read__valid$235 ),
+    .read__payload(\read__payload$203 ),
+    .read__valid(\read__valid$205 ),
     .remote__payload(producer__payload),
     .remote__valid(producer__valid),
     .rst(rst),
@@ -1976,8 +1978,8 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .link_header_fraction(header_fraction),
     .link_header_interval(header_interval),
     .link_interval(interval),
-    .link_latency(\latency$125 ),
-    .memory_latency(latency),
+    .link_latency_cycles(\$133 ),
+    .memory_latency_cycles(\$132 ),
     .plan_done(plan_done),
     .policy(policy),
     .r__payload(r__payload),
@@ -1991,7 +1993,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .state_start(state_start),
     .status(status),
     .table__payload(table__payload),
-    .table__valid(\table__valid$150 ),
+    .table__valid(\table__valid$126 ),
     .thresholds__0(thresholds__0),
     .thresholds__1(thresholds__1),
     .thresholds__2(thresholds__2),
@@ -2001,7 +2003,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .w__valid(s_axil_wvalid)
   );
   \t3_node_small.requests  requests (
-    .busy(\busy$324 ),
+    .busy(\busy$323 ),
     .clk(clk),
     .\end (\end ),
     .rst(rst),
@@ -2023,7 +2025,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .burst__valid(burst__valid),
     .clk(clk),
     .request__payload(i__0__payload),
-    .request__ready(\request__ready$217 ),
+    .request__ready(request__ready),
     .request__valid(i__0__valid),
     .rst(rst)
   );
@@ -2034,11 +2036,11 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .clear_marks(clear_marks),
     .clk(clk),
     .commit__payload(commit__payload),
-    .commit__valid(\commit__valid$244 ),
+    .commit__valid(\commit__valid$214 ),
     .error__payload(error__3__payload),
-    .error__valid(\error__valid$182 ),
+    .error__valid(\error__valid$158 ),
     .full__payload(full__payload),
-    .full__valid(\full__valid$248 ),
+    .full__valid(\full__valid$218 ),
     .high_water(high_water),
     .occupancy(occupancy),
     .overflow_high_water(overflow_high_water),
@@ -2051,7 +2053,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .state_index(state_index),
     .state_start(state_start),
     .table__payload(table__payload),
-    .table__valid(\table__valid$154 )
+    .table__valid(\table__valid$133 )
   );
   \t3_node_small.trigger  trigger (
     .clear__payload(clear__payload),
@@ -2059,7 +2061,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .clear__valid(\clear__valid$311 ),
     .clk(clk),
     .fire__ready(fire__ready),
-    .fire__valid(\fire__valid$255 ),
+    .fire__valid(\fire__valid$225 ),
     .full__payload(full__payload),
     .full__valid(full__valid),
     .o__payload(fire__payload),
@@ -2067,7 +2069,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .queued(queued),
     .rst(rst),
     .table__payload(table__payload),
-    .table__valid(\table__valid$156 )
+    .table__valid(\table__valid$136 )
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
@@ -2117,7 +2119,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$104  = \events$370 [0];
+    \$104  = \events$369 [0];
     if (rst) begin
       \$104  = 1'h0;
     end
@@ -2166,14 +2168,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$111  = \events$370 [6];
+    \$111  = \events$369 [6];
     if (rst) begin
       \$111  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$112  = \full__valid$248 ;
+    \$112  = \full__valid$218 ;
     if (rst) begin
       \$112  = 1'h0;
     end
@@ -2229,37 +2231,37 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$120  = \command_done__valid$272 ;
+    \$120  = \command_done__valid$242 ;
     if (rst) begin
       \$120  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$121  = \$97 ;
+    \$121  = plan_done;
     if (rst) begin
-      \$121  = 1'h0;
+      \$121  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$122  = \$98 ;
+    \$122  = \occupancy$385 ;
     if (rst) begin
-      \$122  = 1'h0;
+      \$122  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$123  = plan_done;
+    \$123  = \$97 ;
     if (rst) begin
-      \$123  = 4'h0;
+      \$123  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$124  = \occupancy$385 ;
+    \$124  = \$98 ;
     if (rst) begin
-      \$124  = 16'h0000;
+      \$124  = 1'h0;
     end
   end
   assign aw__payload = s_axil_awaddr;
@@ -2285,78 +2287,80 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \ar__ready$106  = s_axi_arready;
   assign \r__valid$108  = s_axi_rvalid;
   assign \r__ready$109  = s_axi_rready;
-  assign tx__valid = link_tx_tvalid;
-  assign tx__ready = link_tx_tready;
-  assign rx__valid = link_rx_tvalid;
-  assign rx__ready = link_rx_tready;
-  assign credit = link_tx_credit;
-  assign \credit$117  = link_rx_credit;
-  assign \irq$118  = irq;
-  assign \policy$120  = policy;
-  assign \starvation_limit$122  = starvation_limit;
-  assign memory_latency = latency;
-  assign link_latency = \latency$125 ;
-  assign link_interval = interval;
-  assign link_fraction = fraction;
-  assign link_header_interval = header_interval;
-  assign link_header_fraction = header_fraction;
-  assign \hold_timeout$136  = hold_timeout;
-  assign \holding$138  = holding;
-  assign \holding_plan$140  = holding_plan;
-  assign \status$142  = status;
+  assign \irq$110  = irq;
+  assign \policy$112  = policy;
+  assign \starvation_limit$114  = starvation_limit;
+  assign latency = { 8'h00, \$132  };
+  assign memory_latency = { 8'h00, \$132  };
+  assign \status$118  = status;
   assign done = plan_done;
-  assign \interrupt$146  = interrupt;
-  assign \table__payload$148  = table__payload;
-  assign \table__payload$151  = table__payload;
-  assign \table__payload$153  = table__payload;
-  assign \table__payload$155  = table__payload;
-  assign \table__payload$157  = table__payload;
-  assign \table__payload$159  = table__payload;
-  assign \plans$162  = plans;
-  assign \plans$163  = plans;
-  assign \plans$164  = plans;
-  assign \plans$165  = plans;
-  assign \plans$166  = plans;
+  assign \interrupt$122  = interrupt;
+  assign \table__payload$124  = table__payload;
+  assign \plans$128  = plans;
+  assign \table__payload$129  = table__payload;
+  assign \plans$131  = plans;
+  assign \table__payload$132  = table__payload;
+  assign \plans$134  = plans;
+  assign \table__payload$135  = table__payload;
+  assign \plans$137  = plans;
+  assign \table__payload$138  = table__payload;
+  assign \table__payload$140  = table__payload;
+  assign \plans$142  = plans;
   assign error__payload = error__0__payload;
-  assign \error__payload$172  = error__1__payload;
-  assign \error__payload$176  = error__2__payload;
-  assign \error__payload$180  = error__3__payload;
-  assign \error__payload$184  = error__4__payload;
-  assign \error__payload$188  = error__5__payload;
-  assign \compute__payload$192  = compute__payload;
-  assign \compute__ready$194  = compute__ready;
-  assign \compute__valid$196  = compute__valid;
-  assign request__payload = ingress__payload;
-  assign ingress__ready = request__ready;
-  assign request__valid = ingress__valid;
+  assign \error__payload$148  = error__1__payload;
+  assign \error__payload$152  = error__2__payload;
+  assign \error__payload$156  = error__3__payload;
+  assign \error__payload$160  = error__4__payload;
+  assign \error__payload$164  = error__5__payload;
+  assign \compute__payload$168  = compute__payload;
+  assign \compute__ready$170  = compute__ready;
+  assign \compute__valid$172  = compute__valid;
   assign read__payload = i__payload;
   assign i__ready = read__ready;
   assign read__valid = i__valid;
   assign o__payload = burst__payload;
   assign burst__ready = o__ready;
   assign o__valid = burst__valid;
-  assign \request__payload$216  = i__0__payload;
-  assign i__0__ready = \request__ready$217 ;
-  assign \request__valid$220  = i__0__valid;
+  assign request__payload = i__0__payload;
+  assign i__0__ready = request__ready;
+  assign request__valid = i__0__valid;
   assign doorbell_local__payload = i__1__payload;
   assign i__1__ready = doorbell_local__ready;
   assign doorbell_local__valid = i__1__valid;
-  assign \o__payload$228  = dma__payload;
-  assign dma__ready = \o__ready$229 ;
-  assign \o__valid$232  = dma__valid;
-  assign \read__payload$234  = \read__payload$233 ;
-  assign data__payload = \read__payload$233 ;
-  assign \commit__payload$240  = commit__payload;
-  assign \commit__payload$243  = commit__payload;
-  assign \full__payload$246  = full__payload;
-  assign \full__payload$249  = full__payload;
+  assign \o__payload$198  = dma__payload;
+  assign dma__ready = \o__ready$199 ;
+  assign \o__valid$202  = dma__valid;
+  assign \read__payload$204  = \read__payload$203 ;
+  assign data__payload = \read__payload$203 ;
+  assign \commit__payload$210  = commit__payload;
+  assign \commit__payload$213  = commit__payload;
+  assign \full__payload$216  = full__payload;
+  assign \full__payload$219  = full__payload;
   assign wanted = \$4 [0];
-  assign \fire__payload$253  = fire__payload;
-  assign \block__payload$260  = block__payload;
-  assign \block__ready$262  = block__ready;
-  assign \block__valid$264  = block__valid;
+  assign \fire__payload$223  = fire__payload;
+  assign \block__payload$230  = block__payload;
+  assign \block__ready$232  = block__ready;
+  assign \block__valid$234  = block__valid;
   assign done__payload = block_done__payload;
-  assign \command_done__payload$270  = command_done__payload;
+  assign \command_done__payload$240  = command_done__payload;
+  assign tx__valid = link_tx_tvalid;
+  assign tx__ready = link_tx_tready;
+  assign rx__valid = link_rx_tvalid;
+  assign rx__ready = link_rx_tready;
+  assign credit = link_tx_credit;
+  assign \credit$250  = link_rx_credit;
+  assign \latency$251  = { 7'h00, \$133  };
+  assign link_latency = { 7'h00, \$133  };
+  assign link_interval = interval;
+  assign link_fraction = fraction;
+  assign link_header_interval = header_interval;
+  assign link_header_fraction = header_fraction;
+  assign \hold_timeout$262  = hold_timeout;
+  assign \holding$264  = holding;
+  assign \holding_plan$266  = holding_plan;
+  assign \request__payload$268  = ingress__payload;
+  assign ingress__ready = \request__ready$269 ;
+  assign \request__valid$272  = ingress__valid;
   assign a__payload = { \$131 , \$129 , \$130  };
   assign packet__payload = { \$131 , \$129 , \$130  };
   assign a__ready = packet__ready;
@@ -2436,12 +2440,6 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \r__payload$107.data  = \r__payload$107 [67:4];
   assign \r__payload$107.resp  = \r__payload$107 [69:68];
   assign \r__payload$107.last  = \r__payload$107 [70];
-  assign \tx__payload.data  = tx__payload[63:0];
-  assign \tx__payload.keep  = tx__payload[71:64];
-  assign \tx__payload.last  = tx__payload[72];
-  assign \rx__payload.data  = rx__payload[63:0];
-  assign \rx__payload.keep  = rx__payload[71:64];
-  assign \rx__payload.last  = rx__payload[72];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -2474,66 +2472,46 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \status[3].epoch  = status[133:130];
   assign \status[3].tiles_done  = status[150:134];
   assign \status[3].commands_done  = status[167:151];
-  assign \status$142[0]  = status[41:0];
-  assign \status$142[0].armed  = status[0];
-  assign \status$142[0].done  = status[1];
-  assign \status$142[0].timed_out  = status[2];
-  assign \status$142[0].clearing  = status[3];
-  assign \status$142[0].epoch  = status[7:4];
-  assign \status$142[0].tiles_done  = status[24:8];
-  assign \status$142[0].commands_done  = status[41:25];
-  assign \status$142[1]  = status[83:42];
-  assign \status$142[1].armed  = status[42];
-  assign \status$142[1].done  = status[43];
-  assign \status$142[1].timed_out  = status[44];
-  assign \status$142[1].clearing  = status[45];
-  assign \status$142[1].epoch  = status[49:46];
-  assign \status$142[1].tiles_done  = status[66:50];
-  assign \status$142[1].commands_done  = status[83:67];
-  assign \status$142[2]  = status[125:84];
-  assign \status$142[2].armed  = status[84];
-  assign \status$142[2].done  = status[85];
-  assign \status$142[2].timed_out  = status[86];
-  assign \status$142[2].clearing  = status[87];
-  assign \status$142[2].epoch  = status[91:88];
-  assign \status$142[2].tiles_done  = status[108:92];
-  assign \status$142[2].commands_done  = status[125:109];
-  assign \status$142[3]  = status[167:126];
-  assign \status$142[3].armed  = status[126];
-  assign \status$142[3].done  = status[127];
-  assign \status$142[3].timed_out  = status[128];
-  assign \status$142[3].clearing  = status[129];
-  assign \status$142[3].epoch  = status[133:130];
-  assign \status$142[3].tiles_done  = status[150:134];
-  assign \status$142[3].commands_done  = status[167:151];
+  assign \status$118[0]  = status[41:0];
+  assign \status$118[0].armed  = status[0];
+  assign \status$118[0].done  = status[1];
+  assign \status$118[0].timed_out  = status[2];
+  assign \status$118[0].clearing  = status[3];
+  assign \status$118[0].epoch  = status[7:4];
+  assign \status$118[0].tiles_done  = status[24:8];
+  assign \status$118[0].commands_done  = status[41:25];
+  assign \status$118[1]  = status[83:42];
+  assign \status$118[1].armed  = status[42];
+  assign \status$118[1].done  = status[43];
+  assign \status$118[1].timed_out  = status[44];
+  assign \status$118[1].clearing  = status[45];
+  assign \status$118[1].epoch  = status[49:46];
+  assign \status$118[1].tiles_done  = status[66:50];
+  assign \status$118[1].commands_done  = status[83:67];
+  assign \status$118[2]  = status[125:84];
+  assign \status$118[2].armed  = status[84];
+  assign \status$118[2].done  = status[85];
+  assign \status$118[2].timed_out  = status[86];
+  assign \status$118[2].clearing  = status[87];
+  assign \status$118[2].epoch  = status[91:88];
+  assign \status$118[2].tiles_done  = status[108:92];
+  assign \status$118[2].commands_done  = status[125:109];
+  assign \status$118[3]  = status[167:126];
+  assign \status$118[3].armed  = status[126];
+  assign \status$118[3].done  = status[127];
+  assign \status$118[3].timed_out  = status[128];
+  assign \status$118[3].clearing  = status[129];
+  assign \status$118[3].epoch  = status[133:130];
+  assign \status$118[3].tiles_done  = status[150:134];
+  assign \status$118[3].commands_done  = status[167:151];
   assign \table__payload.table  = table__payload[2:0];
   assign \table__payload.entry  = table__payload[18:3];
   assign \table__payload.word  = table__payload[22:19];
   assign \table__payload.data  = table__payload[54:23];
-  assign \table__payload$148.table  = table__payload[2:0];
-  assign \table__payload$148.entry  = table__payload[18:3];
-  assign \table__payload$148.word  = table__payload[22:19];
-  assign \table__payload$148.data  = table__payload[54:23];
-  assign \table__payload$151.table  = table__payload[2:0];
-  assign \table__payload$151.entry  = table__payload[18:3];
-  assign \table__payload$151.word  = table__payload[22:19];
-  assign \table__payload$151.data  = table__payload[54:23];
-  assign \table__payload$153.table  = table__payload[2:0];
-  assign \table__payload$153.entry  = table__payload[18:3];
-  assign \table__payload$153.word  = table__payload[22:19];
-  assign \table__payload$153.data  = table__payload[54:23];
-  assign \table__payload$155.table  = table__payload[2:0];
-  assign \table__payload$155.entry  = table__payload[18:3];
-  assign \table__payload$155.word  = table__payload[22:19];
-  assign \table__payload$155.data  = table__payload[54:23];
-  assign \table__payload$157.table  = table__payload[2:0];
-  assign \table__payload$157.entry  = table__payload[18:3];
-  assign \table__payload$157.word  = table__payload[22:19];
-  assign \table__payload$157.data  = table__payload[54:23];
-  assign \table__payload$159.table  = table__payload[2:0];
-  assign \table__payload$159.entry  = table__payload[18:3];
-  assign \table__payload$159.word  = table__payload[22:19];
-  assign \table__payload$159.data  = table__payload[54:23];
+  assign \table__payload$124.table  = table__payload[2:0];
+  assign \table__payload$124.entry  = table__payload[18:3];
+  assign \table__payload$124.word  = table__payload[22:19];
+  assign \table__payload$124.data  = table__payload[54:23];
   assign \plans[0]  = plans[24:0];
   assign \plans[0].armed  = plans[0];
   assign \plans[0].epoch  = plans[4:1];
@@ -2554,106 +2532,126 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \plans[3].epoch  = plans[79:76];
   assign \plans[3].first_tile  = plans[89:80];
   assign \plans[3].last_tile  = plans[99:90];
-  assign \plans$162[0]  = plans[24:0];
-  assign \plans$162[0].armed  = plans[0];
-  assign \plans$162[0].epoch  = plans[4:1];
-  assign \plans$162[0].first_tile  = plans[14:5];
-  assign \plans$162[0].last_tile  = plans[24:15];
-  assign \plans$162[1]  = plans[49:25];
-  assign \plans$162[1].armed  = plans[25];
-  assign \plans$162[1].epoch  = plans[29:26];
-  assign \plans$162[1].first_tile  = plans[39:30];
-  assign \plans$162[1].last_tile  = plans[49:40];
-  assign \plans$162[2]  = plans[74:50];
-  assign \plans$162[2].armed  = plans[50];
-  assign \plans$162[2].epoch  = plans[54:51];
-  assign \plans$162[2].first_tile  = plans[64:55];
-  assign \plans$162[2].last_tile  = plans[74:65];
-  assign \plans$162[3]  = plans[99:75];
-  assign \plans$162[3].armed  = plans[75];
-  assign \plans$162[3].epoch  = plans[79:76];
-  assign \plans$162[3].first_tile  = plans[89:80];
-  assign \plans$162[3].last_tile  = plans[99:90];
-  assign \plans$163[0]  = plans[24:0];
-  assign \plans$163[0].armed  = plans[0];
-  assign \plans$163[0].epoch  = plans[4:1];
-  assign \plans$163[0].first_tile  = plans[14:5];
-  assign \plans$163[0].last_tile  = plans[24:15];
-  assign \plans$163[1]  = plans[49:25];
-  assign \plans$163[1].armed  = plans[25];
-  assign \plans$163[1].epoch  = plans[29:26];
-  assign \plans$163[1].first_tile  = plans[39:30];
-  assign \plans$163[1].last_tile  = plans[49:40];
-  assign \plans$163[2]  = plans[74:50];
-  assign \plans$163[2].armed  = plans[50];
-  assign \plans$163[2].epoch  = plans[54:51];
-  assign \plans$163[2].first_tile  = plans[64:55];
-  assign \plans$163[2].last_tile  = plans[74:65];
-  assign \plans$163[3]  = plans[99:75];
-  assign \plans$163[3].armed  = plans[75];
-  assign \plans$163[3].epoch  = plans[79:76];
-  assign \plans$163[3].first_tile  = plans[89:80];
-  assign \plans$163[3].last_tile  = plans[99:90];
-  assign \plans$164[0]  = plans[24:0];
-  assign \plans$164[0].armed  = plans[0];
-  assign \plans$164[0].epoch  = plans[4:1];
-  assign \plans$164[0].first_tile  = plans[14:5];
-  assign \plans$164[0].last_tile  = plans[24:15];
-  assign \plans$164[1]  = plans[49:25];
-  assign \plans$164[1].armed  = plans[25];
-  assign \plans$164[1].epoch  = plans[29:26];
-  assign \plans$164[1].first_tile  = plans[39:30];
-  assign \plans$164[1].last_tile  = plans[49:40];
-  assign \plans$164[2]  = plans[74:50];
-  assign \plans$164[2].armed  = plans[50];
-  assign \plans$164[2].epoch  = plans[54:51];
-  assign \plans$164[2].first_tile  = plans[64:55];
-  assign \plans$164[2].last_tile  = plans[74:65];
-  assign \plans$164[3]  = plans[99:75];
-  assign \plans$164[3].armed  = plans[75];
-  assign \plans$164[3].epoch  = plans[79:76];
-  assign \plans$164[3].first_tile  = plans[89:80];
-  assign \plans$164[3].last_tile  = plans[99:90];
-  assign \plans$165[0]  = plans[24:0];
-  assign \plans$165[0].armed  = plans[0];
-  assign \plans$165[0].epoch  = plans[4:1];
-  assign \plans$165[0].first_tile  = plans[14:5];
-  assign \plans$165[0].last_tile  = plans[24:15];
-  assign \plans$165[1]  = plans[49:25];
-  assign \plans$165[1].armed  = plans[25];
-  assign \plans$165[1].epoch  = plans[29:26];
-  assign \plans$165[1].first_tile  = plans[39:30];
-  assign \plans$165[1].last_tile  = plans[49:40];
-  assign \plans$165[2]  = plans[74:50];
-  assign \plans$165[2].armed  = plans[50];
-  assign \plans$165[2].epoch  = plans[54:51];
-  assign \plans$165[2].first_tile  = plans[64:55];
-  assign \plans$165[2].last_tile  = plans[74:65];
-  assign \plans$165[3]  = plans[99:75];
-  assign \plans$165[3].armed  = plans[75];
-  assign \plans$165[3].epoch  = plans[79:76];
-  assign \plans$165[3].first_tile  = plans[89:80];
-  assign \plans$165[3].last_tile  = plans[99:90];
-  assign \plans$166[0]  = plans[24:0];
-  assign \plans$166[0].armed  = plans[0];
-  assign \plans$166[0].epoch  = plans[4:1];
-  assign \plans$166[0].first_tile  = plans[14:5];
-  assign \plans$166[0].last_tile  = plans[24:15];
-  assign \plans$166[1]  = plans[49:25];
-  assign \plans$166[1].armed  = plans[25];
-  assign \plans$166[1].epoch  = plans[29:26];
-  assign \plans$166[1].first_tile  = plans[39:30];
-  assign \plans$166[1].last_tile  = plans[49:40];
-  assign \plans$166[2]  = plans[74:50];
-  assign \plans$166[2].armed  = plans[50];
-  assign \plans$166[2].epoch  = plans[54:51];
-  assign \plans$166[2].first_tile  = plans[64:55];
-  assign \plans$166[2].last_tile  = plans[74:65];
-  assign \plans$166[3]  = plans[99:75];
-  assign \plans$166[3].armed  = plans[75];
-  assign \plans$166[3].epoch  = plans[79:76];
-  assign \plans$166[3].first_tile  = plans[89:80];
-  assign \plans$166[3].last_tile  = plans[99:90];
+  assign \plans$128[0]  = plans[24:0];
+  assign \plans$128[0].armed  = plans[0];
+  assign \plans$128[0].epoch  = plans[4:1];
+  assign \plans$128[0].first_tile  = plans[14:5];
+  assign \plans$128[0].last_tile  = plans[24:15];
+  assign \plans$128[1]  = plans[49:25];
+  assign \plans$128[1].armed  = plans[25];
+  assign \plans$128[1].epoch  = plans[29:26];
+  assign \plans$128[1].first_tile  = plans[39:30];
+  assign \plans$128[1].last_tile  = plans[49:40];
+  assign \plans$128[2]  = plans[74:50];
+  assign \plans$128[2].armed  = plans[50];
+  assign \plans$128[2].epoch  = plans[54:51];
+  assign \plans$128[2].first_tile  = plans[64:55];
+  assign \plans$128[2].last_tile  = plans[74:65];
+  assign \plans$128[3]  = plans[99:75];
+  assign \plans$128[3].armed  = plans[75];
+  assign \plans$128[3].epoch  = plans[79:76];
+  assign \plans$128[3].first_tile  = plans[89:80];
+  assign \plans$128[3].last_tile  = plans[99:90];
+  assign \table__payload$129.table  = table__payload[2:0];
+  assign \table__payload$129.entry  = table__payload[18:3];
+  assign \table__payload$129.word  = table__payload[22:19];
+  assign \table__payload$129.data  = table__payload[54:23];
+  assign \plans$131[0]  = plans[24:0];
+  assign \plans$131[0].armed  = plans[0];
+  assign \plans$131[0].epoch  = plans[4:1];
+  assign \plans$131[0].first_tile  = plans[14:5];
+  assign \plans$131[0].last_tile  = plans[24:15];
+  assign \plans$131[1]  = plans[49:25];
+  assign \plans$131[1].armed  = plans[25];
+  assign \plans$131[1].epoch  = plans[29:26];
+  assign \plans$131[1].first_tile  = plans[39:30];
+  assign \plans$131[1].last_tile  = plans[49:40];
+  assign \plans$131[2]  = plans[74:50];
+  assign \plans$131[2].armed  = plans[50];
+  assign \plans$131[2].epoch  = plans[54:51];
+  assign \plans$131[2].first_tile  = plans[64:55];
+  assign \plans$131[2].last_tile  = plans[74:65];
+  assign \plans$131[3]  = plans[99:75];
+  assign \plans$131[3].armed  = plans[75];
+  assign \plans$131[3].epoch  = plans[79:76];
+  assign \plans$131[3].first_tile  = plans[89:80];
+  assign \plans$131[3].last_tile  = plans[99:90];
+  assign \table__payload$132.table  = table__payload[2:0];
+  assign \table__payload$132.entry  = table__payload[18:3];
+  assign \table__payload$132.word  = table__payload[22:19];
+  assign \table__payload$132.data  = table__payload[54:23];
+  assign \plans$134[0]  = plans[24:0];
+  assign \plans$134[0].armed  = plans[0];
+  assign \plans$134[0].epoch  = plans[4:1];
+  assign \plans$134[0].first_tile  = plans[14:5];
+  assign \plans$134[0].last_tile  = plans[24:15];
+  assign \plans$134[1]  = plans[49:25];
+  assign \plans$134[1].armed  = plans[25];
+  assign \plans$134[1].epoch  = plans[29:26];
+  assign \plans$134[1].first_tile  = plans[39:30];
+  assign \plans$134[1].last_tile  = plans[49:40];
+  assign \plans$134[2]  = plans[74:50];
+  assign \plans$134[2].armed  = plans[50];
+  assign \plans$134[2].epoch  = plans[54:51];
+  assign \plans$134[2].first_tile  = plans[64:55];
+  assign \plans$134[2].last_tile  = plans[74:65];
+  assign \plans$134[3]  = plans[99:75];
+  assign \plans$134[3].armed  = plans[75];
+  assign \plans$134[3].epoch  = plans[79:76];
+  assign \plans$134[3].first_tile  = plans[89:80];
+  assign \plans$134[3].last_tile  = plans[99:90];
+  assign \table__payload$135.table  = table__payload[2:0];
+  assign \table__payload$135.entry  = table__payload[18:3];
+  assign \table__payload$135.word  = table__payload[22:19];
+  assign \table__payload$135.data  = table__payload[54:23];
+  assign \plans$137[0]  = plans[24:0];
+  assign \plans$137[0].armed  = plans[0];
+  assign \plans$137[0].epoch  = plans[4:1];
+  assign \plans$137[0].first_tile  = plans[14:5];
+  assign \plans$137[0].last_tile  = plans[24:15];
+  assign \plans$137[1]  = plans[49:25];
+  assign \plans$137[1].armed  = plans[25];
+  assign \plans$137[1].epoch  = plans[29:26];
+  assign \plans$137[1].first_tile  = plans[39:30];
+  assign \plans$137[1].last_tile  = plans[49:40];
+  assign \plans$137[2]  = plans[74:50];
+  assign \plans$137[2].armed  = plans[50];
+  assign \plans$137[2].epoch  = plans[54:51];
+  assign \plans$137[2].first_tile  = plans[64:55];
+  assign \plans$137[2].last_tile  = plans[74:65];
+  assign \plans$137[3]  = plans[99:75];
+  assign \plans$137[3].armed  = plans[75];
+  assign \plans$137[3].epoch  = plans[79:76];
+  assign \plans$137[3].first_tile  = plans[89:80];
+  assign \plans$137[3].last_tile  = plans[99:90];
+  assign \table__payload$138.table  = table__payload[2:0];
+  assign \table__payload$138.entry  = table__payload[18:3];
+  assign \table__payload$138.word  = table__payload[22:19];
+  assign \table__payload$138.data  = table__payload[54:23];
+  assign \table__payload$140.table  = table__payload[2:0];
+  assign \table__payload$140.entry  = table__payload[18:3];
+  assign \table__payload$140.word  = table__payload[22:19];
+  assign \table__payload$140.data  = table__payload[54:23];
+  assign \plans$142[0]  = plans[24:0];
+  assign \plans$142[0].armed  = plans[0];
+  assign \plans$142[0].epoch  = plans[4:1];
+  assign \plans$142[0].first_tile  = plans[14:5];
+  assign \plans$142[0].last_tile  = plans[24:15];
+  assign \plans$142[1]  = plans[49:25];
+  assign \plans$142[1].armed  = plans[25];
+  assign \plans$142[1].epoch  = plans[29:26];
+  assign \plans$142[1].first_tile  = plans[39:30];
+  assign \plans$142[1].last_tile  = plans[49:40];
+  assign \plans$142[2]  = plans[74:50];
+  assign \plans$142[2].armed  = plans[50];
+  assign \plans$142[2].epoch  = plans[54:51];
+  assign \plans$142[2].first_tile  = plans[64:55];
+  assign \plans$142[2].last_tile  = plans[74:65];
+  assign \plans$142[3]  = plans[99:75];
+  assign \plans$142[3].armed  = plans[75];
+  assign \plans$142[3].epoch  = plans[79:76];
+  assign \plans$142[3].first_tile  = plans[89:80];
+  assign \plans$142[3].last_tile  = plans[99:90];
   assign \error__0__payload.cause  = error__0__payload[3:0];
   assign \error__0__payload.address  = error__0__payload[35:4];
   assign \error__0__payload.tile  = error__0__payload[67:36];
@@ -2678,14 +2676,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \error__1__payload.tile.slot  = error__1__payload[48:39];
   assign \error__1__payload.tile.wg  = error__1__payload[64:49];
   assign \error__1__payload.tile.wf  = error__1__payload[67:65];
-  assign \error__payload$172.cause  = error__1__payload[3:0];
-  assign \error__payload$172.address  = error__1__payload[35:4];
-  assign \error__payload$172.tile  = error__1__payload[67:36];
-  assign \error__payload$172.tile.tracked  = error__1__payload[36];
-  assign \error__payload$172.tile.plan  = error__1__payload[38:37];
-  assign \error__payload$172.tile.slot  = error__1__payload[48:39];
-  assign \error__payload$172.tile.wg  = error__1__payload[64:49];
-  assign \error__payload$172.tile.wf  = error__1__payload[67:65];
+  assign \error__payload$148.cause  = error__1__payload[3:0];
+  assign \error__payload$148.address  = error__1__payload[35:4];
+  assign \error__payload$148.tile  = error__1__payload[67:36];
+  assign \error__payload$148.tile.tracked  = error__1__payload[36];
+  assign \error__payload$148.tile.plan  = error__1__payload[38:37];
+  assign \error__payload$148.tile.slot  = error__1__payload[48:39];
+  assign \error__payload$148.tile.wg  = error__1__payload[64:49];
+  assign \error__payload$148.tile.wf  = error__1__payload[67:65];
   assign \error__2__payload.cause  = error__2__payload[3:0];
   assign \error__2__payload.address  = error__2__payload[35:4];
   assign \error__2__payload.tile  = error__2__payload[67:36];
@@ -2694,14 +2692,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \error__2__payload.tile.slot  = error__2__payload[48:39];
   assign \error__2__payload.tile.wg  = error__2__payload[64:49];
   assign \error__2__payload.tile.wf  = error__2__payload[67:65];
-  assign \error__payload$176.cause  = error__2__payload[3:0];
-  assign \error__payload$176.address  = error__2__payload[35:4];
-  assign \error__payload$176.tile  = error__2__payload[67:36];
-  assign \error__payload$176.tile.tracked  = error__2__payload[36];
-  assign \error__payload$176.tile.plan  = error__2__payload[38:37];
-  assign \error__payload$176.tile.slot  = error__2__payload[48:39];
-  assign \error__payload$176.tile.wg  = error__2__payload[64:49];
-  assign \error__payload$176.tile.wf  = error__2__payload[67:65];
+  assign \error__payload$152.cause  = error__2__payload[3:0];
+  assign \error__payload$152.address  = error__2__payload[35:4];
+  assign \error__payload$152.tile  = error__2__payload[67:36];
+  assign \error__payload$152.tile.tracked  = error__2__payload[36];
+  assign \error__payload$152.tile.plan  = error__2__payload[38:37];
+  assign \error__payload$152.tile.slot  = error__2__payload[48:39];
+  assign \error__payload$152.tile.wg  = error__2__payload[64:49];
+  assign \error__payload$152.tile.wf  = error__2__payload[67:65];
   assign \error__3__payload.cause  = error__3__payload[3:0];
   assign \error__3__payload.address  = error__3__payload[35:4];
   assign \error__3__payload.tile  = error__3__payload[67:36];
@@ -2710,14 +2708,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \error__3__payload.tile.slot  = error__3__payload[48:39];
   assign \error__3__payload.tile.wg  = error__3__payload[64:49];
   assign \error__3__payload.tile.wf  = error__3__payload[67:65];
-  assign \error__payload$180.cause  = error__3__payload[3:0];
-  assign \error__payload$180.address  = error__3__payload[35:4];
-  assign \error__payload$180.tile  = error__3__payload[67:36];
-  assign \error__payload$180.tile.tracked  = error__3__payload[36];
-  assign \error__payload$180.tile.plan  = error__3__payload[38:37];
-  assign \error__payload$180.tile.slot  = error__3__payload[48:39];
-  assign \error__payload$180.tile.wg  = error__3__payload[64:49];
-  assign \error__payload$180.tile.wf  = error__3__payload[67:65];
+  assign \error__payload$156.cause  = error__3__payload[3:0];
+  assign \error__payload$156.address  = error__3__payload[35:4];
+  assign \error__payload$156.tile  = error__3__payload[67:36];
+  assign \error__payload$156.tile.tracked  = error__3__payload[36];
+  assign \error__payload$156.tile.plan  = error__3__payload[38:37];
+  assign \error__payload$156.tile.slot  = error__3__payload[48:39];
+  assign \error__payload$156.tile.wg  = error__3__payload[64:49];
+  assign \error__payload$156.tile.wf  = error__3__payload[67:65];
   assign \error__4__payload.cause  = error__4__payload[3:0];
   assign \error__4__payload.address  = error__4__payload[35:4];
   assign \error__4__payload.tile  = error__4__payload[67:36];
@@ -2726,14 +2724,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \error__4__payload.tile.slot  = error__4__payload[48:39];
   assign \error__4__payload.tile.wg  = error__4__payload[64:49];
   assign \error__4__payload.tile.wf  = error__4__payload[67:65];
-  assign \error__payload$184.cause  = error__4__payload[3:0];
-  assign \error__payload$184.address  = error__4__payload[35:4];
-  assign \error__payload$184.tile  = error__4__payload[67:36];
-  assign \error__payload$184.tile.tracked  = error__4__payload[36];
-  assign \error__payload$184.tile.plan  = error__4__payload[38:37];
-  assign \error__payload$184.tile.slot  = error__4__payload[48:39];
-  assign \error__payload$184.tile.wg  = error__4__payload[64:49];
-  assign \error__payload$184.tile.wf  = error__4__payload[67:65];
+  assign \error__payload$160.cause  = error__4__payload[3:0];
+  assign \error__payload$160.address  = error__4__payload[35:4];
+  assign \error__payload$160.tile  = error__4__payload[67:36];
+  assign \error__payload$160.tile.tracked  = error__4__payload[36];
+  assign \error__payload$160.tile.plan  = error__4__payload[38:37];
+  assign \error__payload$160.tile.slot  = error__4__payload[48:39];
+  assign \error__payload$160.tile.wg  = error__4__payload[64:49];
+  assign \error__payload$160.tile.wf  = error__4__payload[67:65];
   assign \error__5__payload.cause  = error__5__payload[3:0];
   assign \error__5__payload.address  = error__5__payload[35:4];
   assign \error__5__payload.tile  = error__5__payload[67:36];
@@ -2742,14 +2740,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \error__5__payload.tile.slot  = error__5__payload[48:39];
   assign \error__5__payload.tile.wg  = error__5__payload[64:49];
   assign \error__5__payload.tile.wf  = error__5__payload[67:65];
-  assign \error__payload$188.cause  = error__5__payload[3:0];
-  assign \error__payload$188.address  = error__5__payload[35:4];
-  assign \error__payload$188.tile  = error__5__payload[67:36];
-  assign \error__payload$188.tile.tracked  = error__5__payload[36];
-  assign \error__payload$188.tile.plan  = error__5__payload[38:37];
-  assign \error__payload$188.tile.slot  = error__5__payload[48:39];
-  assign \error__payload$188.tile.wg  = error__5__payload[64:49];
-  assign \error__payload$188.tile.wf  = error__5__payload[67:65];
+  assign \error__payload$164.cause  = error__5__payload[3:0];
+  assign \error__payload$164.address  = error__5__payload[35:4];
+  assign \error__payload$164.tile  = error__5__payload[67:36];
+  assign \error__payload$164.tile.tracked  = error__5__payload[36];
+  assign \error__payload$164.tile.plan  = error__5__payload[38:37];
+  assign \error__payload$164.tile.slot  = error__5__payload[48:39];
+  assign \error__payload$164.tile.wg  = error__5__payload[64:49];
+  assign \error__payload$164.tile.wf  = error__5__payload[67:65];
   assign \compute__payload.op  = compute__payload[1:0];
   assign \compute__payload.dtype  = compute__payload[3:2];
   assign \compute__payload.source  = compute__payload[5:4];
@@ -2769,63 +2767,25 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \compute__payload.tile.slot  = compute__payload[142:133];
   assign \compute__payload.tile.wg  = compute__payload[158:143];
   assign \compute__payload.tile.wf  = compute__payload[161:159];
-  assign \compute__payload$192.op  = compute__payload[1:0];
-  assign \compute__payload$192.dtype  = compute__payload[3:2];
-  assign \compute__payload$192.source  = compute__payload[5:4];
-  assign \compute__payload$192.tag  = compute__payload[8:6];
-  assign \compute__payload$192.last  = compute__payload[9];
-  assign \compute__payload$192.address  = compute__payload[41:10];
-  assign \compute__payload$192.data  = compute__payload[105:42];
-  assign \compute__payload$192.strobe  = compute__payload[113:106];
-  assign \compute__payload$192.touch  = compute__payload[129:114];
-  assign \compute__payload$192.touch.enable  = compute__payload[114];
-  assign \compute__payload$192.touch.parity  = compute__payload[115];
-  assign \compute__payload$192.touch.writer  = compute__payload[116];
-  assign \compute__payload$192.touch.index  = compute__payload[129:117];
-  assign \compute__payload$192.tile  = compute__payload[161:130];
-  assign \compute__payload$192.tile.tracked  = compute__payload[130];
-  assign \compute__payload$192.tile.plan  = compute__payload[132:131];
-  assign \compute__payload$192.tile.slot  = compute__payload[142:133];
-  assign \compute__payload$192.tile.wg  = compute__payload[158:143];
-  assign \compute__payload$192.tile.wf  = compute__payload[161:159];
-  assign \ingress__payload.op  = ingress__payload[1:0];
-  assign \ingress__payload.dtype  = ingress__payload[3:2];
-  assign \ingress__payload.source  = ingress__payload[5:4];
-  assign \ingress__payload.tag  = ingress__payload[8:6];
-  assign \ingress__payload.last  = ingress__payload[9];
-  assign \ingress__payload.address  = ingress__payload[41:10];
-  assign \ingress__payload.data  = ingress__payload[105:42];
-  assign \ingress__payload.strobe  = ingress__payload[113:106];
-  assign \ingress__payload.touch  = ingress__payload[129:114];
-  assign \ingress__payload.touch.enable  = ingress__payload[114];
-  assign \ingress__payload.touch.parity  = ingress__payload[115];
-  assign \ingress__payload.touch.writer  = ingress__payload[116];
-  assign \ingress__payload.touch.index  = ingress__payload[129:117];
-  assign \ingress__payload.tile  = ingress__payload[161:130];
-  assign \ingress__payload.tile.tracked  = ingress__payload[130];
-  assign \ingress__payload.tile.plan  = ingress__payload[132:131];
-  assign \ingress__payload.tile.slot  = ingress__payload[142:133];
-  assign \ingress__payload.tile.wg  = ingress__payload[158:143];
-  assign \ingress__payload.tile.wf  = ingress__payload[161:159];
-  assign \request__payload.op  = ingress__payload[1:0];
-  assign \request__payload.dtype  = ingress__payload[3:2];
-  assign \request__payload.source  = ingress__payload[5:4];
-  assign \request__payload.tag  = ingress__payload[8:6];
-  assign \request__payload.last  = ingress__payload[9];
-  assign \request__payload.address  = ingress__payload[41:10];
-  assign \request__payload.data  = ingress__payload[105:42];
-  assign \request__payload.strobe  = ingress__payload[113:106];
-  assign \request__payload.touch  = ingress__payload[129:114];
-  assign \request__payload.touch.enable  = ingress__payload[114];
-  assign \request__payload.touch.parity  = ingress__payload[115];
-  assign \request__payload.touch.writer  = ingress__payload[116];
-  assign \request__payload.touch.index  = ingress__payload[129:117];
-  assign \request__payload.tile  = ingress__payload[161:130];
-  assign \request__payload.tile.tracked  = ingress__payload[130];
-  assign \request__payload.tile.plan  = ingress__payload[132:131];
-  assign \request__payload.tile.slot  = ingress__payload[142:133];
-  assign \request__payload.tile.wg  = ingress__payload[158:143];
-  assign \request__payload.tile.wf  = ingress__payload[161:159];
+  assign \compute__payload$168.op  = compute__payload[1:0];
+  assign \compute__payload$168.dtype  = compute__payload[3:2];
+  assign \compute__payload$168.source  = compute__payload[5:4];
+  assign \compute__payload$168.tag  = compute__payload[8:6];
+  assign \compute__payload$168.last  = compute__payload[9];
+  assign \compute__payload$168.address  = compute__payload[41:10];
+  assign \compute__payload$168.data  = compute__payload[105:42];
+  assign \compute__payload$168.strobe  = compute__payload[113:106];
+  assign \compute__payload$168.touch  = compute__payload[129:114];
+  assign \compute__payload$168.touch.enable  = compute__payload[114];
+  assign \compute__payload$168.touch.parity  = compute__payload[115];
+  assign \compute__payload$168.touch.writer  = compute__payload[116];
+  assign \compute__payload$168.touch.index  = compute__payload[129:117];
+  assign \compute__payload$168.tile  = compute__payload[161:130];
+  assign \compute__payload$168.tile.tracked  = compute__payload[130];
+  assign \compute__payload$168.tile.plan  = compute__payload[132:131];
+  assign \compute__payload$168.tile.slot  = compute__payload[142:133];
+  assign \compute__payload$168.tile.wg  = compute__payload[158:143];
+  assign \compute__payload$168.tile.wf  = compute__payload[161:159];
   assign \i__payload.address  = i__payload[31:0];
   assign \i__payload.beats  = i__payload[35:32];
   assign \read__payload.address  = i__payload[31:0];
@@ -2853,25 +2813,25 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \i__0__payload.tile.slot  = i__0__payload[142:133];
   assign \i__0__payload.tile.wg  = i__0__payload[158:143];
   assign \i__0__payload.tile.wf  = i__0__payload[161:159];
-  assign \request__payload$216.op  = i__0__payload[1:0];
-  assign \request__payload$216.dtype  = i__0__payload[3:2];
-  assign \request__payload$216.source  = i__0__payload[5:4];
-  assign \request__payload$216.tag  = i__0__payload[8:6];
-  assign \request__payload$216.last  = i__0__payload[9];
-  assign \request__payload$216.address  = i__0__payload[41:10];
-  assign \request__payload$216.data  = i__0__payload[105:42];
-  assign \request__payload$216.strobe  = i__0__payload[113:106];
-  assign \request__payload$216.touch  = i__0__payload[129:114];
-  assign \request__payload$216.touch.enable  = i__0__payload[114];
-  assign \request__payload$216.touch.parity  = i__0__payload[115];
-  assign \request__payload$216.touch.writer  = i__0__payload[116];
-  assign \request__payload$216.touch.index  = i__0__payload[129:117];
-  assign \request__payload$216.tile  = i__0__payload[161:130];
-  assign \request__payload$216.tile.tracked  = i__0__payload[130];
-  assign \request__payload$216.tile.plan  = i__0__payload[132:131];
-  assign \request__payload$216.tile.slot  = i__0__payload[142:133];
-  assign \request__payload$216.tile.wg  = i__0__payload[158:143];
-  assign \request__payload$216.tile.wf  = i__0__payload[161:159];
+  assign \request__payload.op  = i__0__payload[1:0];
+  assign \request__payload.dtype  = i__0__payload[3:2];
+  assign \request__payload.source  = i__0__payload[5:4];
+  assign \request__payload.tag  = i__0__payload[8:6];
+  assign \request__payload.last  = i__0__payload[9];
+  assign \request__payload.address  = i__0__payload[41:10];
+  assign \request__payload.data  = i__0__payload[105:42];
+  assign \request__payload.strobe  = i__0__payload[113:106];
+  assign \request__payload.touch  = i__0__payload[129:114];
+  assign \request__payload.touch.enable  = i__0__payload[114];
+  assign \request__payload.touch.parity  = i__0__payload[115];
+  assign \request__payload.touch.writer  = i__0__payload[116];
+  assign \request__payload.touch.index  = i__0__payload[129:117];
+  assign \request__payload.tile  = i__0__payload[161:130];
+  assign \request__payload.tile.tracked  = i__0__payload[130];
+  assign \request__payload.tile.plan  = i__0__payload[132:131];
+  assign \request__payload.tile.slot  = i__0__payload[142:133];
+  assign \request__payload.tile.wg  = i__0__payload[158:143];
+  assign \request__payload.tile.wf  = i__0__payload[161:159];
   assign \i__1__payload.op  = i__1__payload[1:0];
   assign \i__1__payload.dtype  = i__1__payload[3:2];
   assign \i__1__payload.source  = i__1__payload[5:4];
@@ -2929,37 +2889,37 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \dma__payload.tile.slot  = dma__payload[142:133];
   assign \dma__payload.tile.wg  = dma__payload[158:143];
   assign \dma__payload.tile.wf  = dma__payload[161:159];
-  assign \o__payload$228.op  = dma__payload[1:0];
-  assign \o__payload$228.dtype  = dma__payload[3:2];
-  assign \o__payload$228.source  = dma__payload[5:4];
-  assign \o__payload$228.tag  = dma__payload[8:6];
-  assign \o__payload$228.last  = dma__payload[9];
-  assign \o__payload$228.address  = dma__payload[41:10];
-  assign \o__payload$228.data  = dma__payload[105:42];
-  assign \o__payload$228.strobe  = dma__payload[113:106];
-  assign \o__payload$228.touch  = dma__payload[129:114];
-  assign \o__payload$228.touch.enable  = dma__payload[114];
-  assign \o__payload$228.touch.parity  = dma__payload[115];
-  assign \o__payload$228.touch.writer  = dma__payload[116];
-  assign \o__payload$228.touch.index  = dma__payload[129:117];
-  assign \o__payload$228.tile  = dma__payload[161:130];
-  assign \o__payload$228.tile.tracked  = dma__payload[130];
-  assign \o__payload$228.tile.plan  = dma__payload[132:131];
-  assign \o__payload$228.tile.slot  = dma__payload[142:133];
-  assign \o__payload$228.tile.wg  = dma__payload[158:143];
-  assign \o__payload$228.tile.wf  = dma__payload[161:159];
-  assign \read__payload$233.source  = \read__payload$233 [1:0];
-  assign \read__payload$233.last  = \read__payload$233 [2];
-  assign \read__payload$233.error  = \read__payload$233 [3];
-  assign \read__payload$233.data  = \read__payload$233 [67:4];
-  assign \read__payload$234.source  = \read__payload$233 [1:0];
-  assign \read__payload$234.last  = \read__payload$233 [2];
-  assign \read__payload$234.error  = \read__payload$233 [3];
-  assign \read__payload$234.data  = \read__payload$233 [67:4];
-  assign \data__payload.source  = \read__payload$233 [1:0];
-  assign \data__payload.last  = \read__payload$233 [2];
-  assign \data__payload.error  = \read__payload$233 [3];
-  assign \data__payload.data  = \read__payload$233 [67:4];
+  assign \o__payload$198.op  = dma__payload[1:0];
+  assign \o__payload$198.dtype  = dma__payload[3:2];
+  assign \o__payload$198.source  = dma__payload[5:4];
+  assign \o__payload$198.tag  = dma__payload[8:6];
+  assign \o__payload$198.last  = dma__payload[9];
+  assign \o__payload$198.address  = dma__payload[41:10];
+  assign \o__payload$198.data  = dma__payload[105:42];
+  assign \o__payload$198.strobe  = dma__payload[113:106];
+  assign \o__payload$198.touch  = dma__payload[129:114];
+  assign \o__payload$198.touch.enable  = dma__payload[114];
+  assign \o__payload$198.touch.parity  = dma__payload[115];
+  assign \o__payload$198.touch.writer  = dma__payload[116];
+  assign \o__payload$198.touch.index  = dma__payload[129:117];
+  assign \o__payload$198.tile  = dma__payload[161:130];
+  assign \o__payload$198.tile.tracked  = dma__payload[130];
+  assign \o__payload$198.tile.plan  = dma__payload[132:131];
+  assign \o__payload$198.tile.slot  = dma__payload[142:133];
+  assign \o__payload$198.tile.wg  = dma__payload[158:143];
+  assign \o__payload$198.tile.wf  = dma__payload[161:159];
+  assign \read__payload$203.source  = \read__payload$203 [1:0];
+  assign \read__payload$203.last  = \read__payload$203 [2];
+  assign \read__payload$203.error  = \read__payload$203 [3];
+  assign \read__payload$203.data  = \read__payload$203 [67:4];
+  assign \read__payload$204.source  = \read__payload$203 [1:0];
+  assign \read__payload$204.last  = \read__payload$203 [2];
+  assign \read__payload$204.error  = \read__payload$203 [3];
+  assign \read__payload$204.data  = \read__payload$203 [67:4];
+  assign \data__payload.source  = \read__payload$203 [1:0];
+  assign \data__payload.last  = \read__payload$203 [2];
+  assign \data__payload.error  = \read__payload$203 [3];
+  assign \data__payload.data  = \read__payload$203 [67:4];
   assign \commit__payload.source  = commit__payload[1:0];
   assign \commit__payload.tag  = commit__payload[4:2];
   assign \commit__payload.last  = commit__payload[5];
@@ -2972,52 +2932,52 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \commit__payload.tile.slot  = commit__payload[55:46];
   assign \commit__payload.tile.wg  = commit__payload[71:56];
   assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$240.source  = commit__payload[1:0];
-  assign \commit__payload$240.tag  = commit__payload[4:2];
-  assign \commit__payload$240.last  = commit__payload[5];
-  assign \commit__payload$240.error  = commit__payload[6];
-  assign \commit__payload$240.bytes  = commit__payload[10:7];
-  assign \commit__payload$240.address  = commit__payload[42:11];
-  assign \commit__payload$240.tile  = commit__payload[74:43];
-  assign \commit__payload$240.tile.tracked  = commit__payload[43];
-  assign \commit__payload$240.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$240.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$240.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$240.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$243.source  = commit__payload[1:0];
-  assign \commit__payload$243.tag  = commit__payload[4:2];
-  assign \commit__payload$243.last  = commit__payload[5];
-  assign \commit__payload$243.error  = commit__payload[6];
-  assign \commit__payload$243.bytes  = commit__payload[10:7];
-  assign \commit__payload$243.address  = commit__payload[42:11];
-  assign \commit__payload$243.tile  = commit__payload[74:43];
-  assign \commit__payload$243.tile.tracked  = commit__payload[43];
-  assign \commit__payload$243.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$243.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$243.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$243.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$210.source  = commit__payload[1:0];
+  assign \commit__payload$210.tag  = commit__payload[4:2];
+  assign \commit__payload$210.last  = commit__payload[5];
+  assign \commit__payload$210.error  = commit__payload[6];
+  assign \commit__payload$210.bytes  = commit__payload[10:7];
+  assign \commit__payload$210.address  = commit__payload[42:11];
+  assign \commit__payload$210.tile  = commit__payload[74:43];
+  assign \commit__payload$210.tile.tracked  = commit__payload[43];
+  assign \commit__payload$210.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$210.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$210.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$210.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$213.source  = commit__payload[1:0];
+  assign \commit__payload$213.tag  = commit__payload[4:2];
+  assign \commit__payload$213.last  = commit__payload[5];
+  assign \commit__payload$213.error  = commit__payload[6];
+  assign \commit__payload$213.bytes  = commit__payload[10:7];
+  assign \commit__payload$213.address  = commit__payload[42:11];
+  assign \commit__payload$213.tile  = commit__payload[74:43];
+  assign \commit__payload$213.tile.tracked  = commit__payload[43];
+  assign \commit__payload$213.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$213.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$213.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$213.tile.wf  = commit__payload[74:72];
   assign \full__payload.plan  = full__payload[1:0];
   assign \full__payload.slot  = full__payload[11:2];
   assign \full__payload.command  = full__payload[27:12];
   assign \full__payload.stamp  = full__payload[51:28];
-  assign \full__payload$246.plan  = full__payload[1:0];
-  assign \full__payload$246.slot  = full__payload[11:2];
-  assign \full__payload$246.command  = full__payload[27:12];
-  assign \full__payload$246.stamp  = full__payload[51:28];
-  assign \full__payload$249.plan  = full__payload[1:0];
-  assign \full__payload$249.slot  = full__payload[11:2];
-  assign \full__payload$249.command  = full__payload[27:12];
-  assign \full__payload$249.stamp  = full__payload[51:28];
+  assign \full__payload$216.plan  = full__payload[1:0];
+  assign \full__payload$216.slot  = full__payload[11:2];
+  assign \full__payload$216.command  = full__payload[27:12];
+  assign \full__payload$216.stamp  = full__payload[51:28];
+  assign \full__payload$219.plan  = full__payload[1:0];
+  assign \full__payload$219.slot  = full__payload[11:2];
+  assign \full__payload$219.command  = full__payload[27:12];
+  assign \full__payload$219.stamp  = full__payload[51:28];
   assign \fire__payload.plan  = fire__payload[1:0];
   assign \fire__payload.route  = fire__payload[4:2];
   assign \fire__payload.first  = fire__payload[14:5];
   assign \fire__payload.count  = fire__payload[25:15];
   assign \fire__payload.stamp  = fire__payload[49:26];
-  assign \fire__payload$253.plan  = fire__payload[1:0];
-  assign \fire__payload$253.route  = fire__payload[4:2];
-  assign \fire__payload$253.first  = fire__payload[14:5];
-  assign \fire__payload$253.count  = fire__payload[25:15];
-  assign \fire__payload$253.stamp  = fire__payload[49:26];
+  assign \fire__payload$223.plan  = fire__payload[1:0];
+  assign \fire__payload$223.route  = fire__payload[4:2];
+  assign \fire__payload$223.first  = fire__payload[14:5];
+  assign \fire__payload$223.count  = fire__payload[25:15];
+  assign \fire__payload$223.stamp  = fire__payload[49:26];
   assign \block__payload.source  = block__payload[31:0];
   assign \block__payload.destination  = block__payload[63:32];
   assign \block__payload.rows  = block__payload[79:64];
@@ -3034,22 +2994,22 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \block__payload.first  = block__payload[198];
   assign \block__payload.last  = block__payload[199];
   assign \block__payload.stamp  = block__payload[223:200];
-  assign \block__payload$260.source  = block__payload[31:0];
-  assign \block__payload$260.destination  = block__payload[63:32];
-  assign \block__payload$260.rows  = block__payload[79:64];
-  assign \block__payload$260.row_bytes  = block__payload[103:80];
-  assign \block__payload$260.source_pitch  = block__payload[135:104];
-  assign \block__payload$260.destination_pitch  = block__payload[167:136];
-  assign \block__payload$260.op  = block__payload[169:168];
-  assign \block__payload$260.dtype  = block__payload[171:170];
-  assign \block__payload$260.tracked  = block__payload[172];
-  assign \block__payload$260.plan  = block__payload[174:173];
-  assign \block__payload$260.epoch  = block__payload[178:175];
-  assign \block__payload$260.wg  = block__payload[194:179];
-  assign \block__payload$260.wf  = block__payload[197:195];
-  assign \block__payload$260.first  = block__payload[198];
-  assign \block__payload$260.last  = block__payload[199];
-  assign \block__payload$260.stamp  = block__payload[223:200];
+  assign \block__payload$230.source  = block__payload[31:0];
+  assign \block__payload$230.destination  = block__payload[63:32];
+  assign \block__payload$230.rows  = block__payload[79:64];
+  assign \block__payload$230.row_bytes  = block__payload[103:80];
+  assign \block__payload$230.source_pitch  = block__payload[135:104];
+  assign \block__payload$230.destination_pitch  = block__payload[167:136];
+  assign \block__payload$230.op  = block__payload[169:168];
+  assign \block__payload$230.dtype  = block__payload[171:170];
+  assign \block__payload$230.tracked  = block__payload[172];
+  assign \block__payload$230.plan  = block__payload[174:173];
+  assign \block__payload$230.epoch  = block__payload[178:175];
+  assign \block__payload$230.wg  = block__payload[194:179];
+  assign \block__payload$230.wf  = block__payload[197:195];
+  assign \block__payload$230.first  = block__payload[198];
+  assign \block__payload$230.last  = block__payload[199];
+  assign \block__payload$230.stamp  = block__payload[223:200];
   assign \block_done__payload.plan  = block_done__payload[1:0];
   assign \block_done__payload.last  = block_done__payload[2];
   assign \block_done__payload.error  = block_done__payload[3];
@@ -3057,7 +3017,51 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \done__payload.last  = block_done__payload[2];
   assign \done__payload.error  = block_done__payload[3];
   assign \command_done__payload.plan  = command_done__payload;
-  assign \command_done__payload$270.plan  = command_done__payload;
+  assign \command_done__payload$240.plan  = command_done__payload;
+  assign \tx__payload.data  = tx__payload[63:0];
+  assign \tx__payload.keep  = tx__payload[71:64];
+  assign \tx__payload.last  = tx__payload[72];
+  assign \rx__payload.data  = rx__payload[63:0];
+  assign \rx__payload.keep  = rx__payload[71:64];
+  assign \rx__payload.last  = rx__payload[72];
+  assign \ingress__payload.op  = ingress__payload[1:0];
+  assign \ingress__payload.dtype  = ingress__payload[3:2];
+  assign \ingress__payload.source  = ingress__payload[5:4];
+  assign \ingress__payload.tag  = ingress__payload[8:6];
+  assign \ingress__payload.last  = ingress__payload[9];
+  assign \ingress__payload.address  = ingress__payload[41:10];
+  assign \ingress__payload.data  = ingress__payload[105:42];
+  assign \ingress__payload.strobe  = ingress__payload[113:106];
+  assign \ingress__payload.touch  = ingress__payload[129:114];
+  assign \ingress__payload.touch.enable  = ingress__payload[114];
+  assign \ingress__payload.touch.parity  = ingress__payload[115];
+  assign \ingress__payload.touch.writer  = ingress__payload[116];
+  assign \ingress__payload.touch.index  = ingress__payload[129:117];
+  assign \ingress__payload.tile  = ingress__payload[161:130];
+  assign \ingress__payload.tile.tracked  = ingress__payload[130];
+  assign \ingress__payload.tile.plan  = ingress__payload[132:131];
+  assign \ingress__payload.tile.slot  = ingress__payload[142:133];
+  assign \ingress__payload.tile.wg  = ingress__payload[158:143];
+  assign \ingress__payload.tile.wf  = ingress__payload[161:159];
+  assign \request__payload$268.op  = ingress__payload[1:0];
+  assign \request__payload$268.dtype  = ingress__payload[3:2];
+  assign \request__payload$268.source  = ingress__payload[5:4];
+  assign \request__payload$268.tag  = ingress__payload[8:6];
+  assign \request__payload$268.last  = ingress__payload[9];
+  assign \request__payload$268.address  = ingress__payload[41:10];
+  assign \request__payload$268.data  = ingress__payload[105:42];
+  assign \request__payload$268.strobe  = ingress__payload[113:106];
+  assign \request__payload$268.touch  = ingress__payload[129:114];
+  assign \request__payload$268.touch.enable  = ingress__payload[114];
+  assign \request__payload$268.touch.parity  = ingress__payload[115];
+  assign \request__payload$268.touch.writer  = ingress__payload[116];
+  assign \request__payload$268.touch.index  = ingress__payload[129:117];
+  assign \request__payload$268.tile  = ingress__payload[161:130];
+  assign \request__payload$268.tile.tracked  = ingress__payload[130];
+  assign \request__payload$268.tile.plan  = ingress__payload[132:131];
+  assign \request__payload$268.tile.slot  = ingress__payload[142:133];
+  assign \request__payload$268.tile.wg  = ingress__payload[158:143];
+  assign \request__payload$268.tile.wf  = ingress__payload[161:159];
   assign \a__payload.op  = \$130 [1:0];
   assign \a__payload.dtype  = \$130 [3:2];
   assign \a__payload.tracked  = \$130 [4];
@@ -3274,15 +3278,13 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \events$367.remote_bytes  = \$127 [3:0];
   assign \events$367.write_stall  = \$127 [4];
   assign \events$367.read_stall  = \$128 ;
-  assign \events$368.update_bytes  = \events$368 [3:0];
-  assign \events$368.store_bytes  = \events$368 [7:4];
-  assign \events$370.compute_issue  = \events$370 [0];
-  assign \events$370.communication_issue  = \events$370 [1];
-  assign \events$370.compute_stall  = \events$370 [2];
-  assign \events$370.communication_stall  = \events$370 [3];
-  assign \events$370.forced  = \events$370 [4];
-  assign \events$370.communication_hold  = \events$370 [5];
-  assign \events$370.access  = \events$370 [6];
+  assign \events$369.compute_issue  = \events$369 [0];
+  assign \events$369.communication_issue  = \events$369 [1];
+  assign \events$369.compute_stall  = \events$369 [2];
+  assign \events$369.communication_stall  = \events$369 [3];
+  assign \events$369.forced  = \events$369 [4];
+  assign \events$369.communication_hold  = \events$369 [5];
+  assign \events$369.access  = \events$369 [6];
   assign \dram_events.activate  = 1'h0;
   assign \dram_events.precharge  = 1'h0;
   assign \dram_events.refresh  = 1'h0;
@@ -3293,6 +3295,8 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \levels.tracker_high_water  = levels[17:9];
   assign \levels.overflow_occupancy  = levels[28:18];
   assign \levels.overflow_high_water  = levels[39:29];
+  assign \events$377.update_bytes  = \events$377 [3:0];
+  assign \events$377.store_bytes  = \events$377 [7:4];
   assign \end$379[0]  = \end$379 ;
   assign \end$379[0].valid  = \end$379 [0];
   assign \end$379[0].plan  = \end$379 [2:1];
@@ -3338,40 +3342,40 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign levels[28:18] = overflow_occupancy;
   assign levels[17:9] = high_water;
   assign levels[8:0] = occupancy;
+  assign events[33] = \$76 ;
+  assign events[32] = \$75 ;
+  assign events[30] = \stall$378 ;
+  assign events[19:16] = \events$377 [7:4];
+  assign events[15:12] = \events$377 [3:0];
   assign events[54] = 1'h0;
   assign events[53] = 1'h0;
   assign events[52] = 1'h0;
   assign events[51] = 1'h0;
   assign events[50] = 1'h0;
   assign events[49] = 1'h0;
-  assign events[48] = \$76 ;
-  assign events[47] = \$74 ;
-  assign events[46] = \$71 ;
-  assign events[45] = \$68 ;
-  assign events[44] = \$65 ;
-  assign events[43] = \$62 ;
-  assign events[42] = \$59 ;
-  assign events[41] = \$56 ;
-  assign events[40] = \events$370 [5];
-  assign events[39] = \events$370 [1];
-  assign events[38] = \events$370 [0];
-  assign events[37] = \$53 ;
-  assign events[36] = \full__valid$248 ;
-  assign events[35] = \events$370 [4];
-  assign events[34] = \events$370 [6];
-  assign events[33] = \$52 ;
-  assign events[32] = \$51 ;
-  assign events[31] = \stall$372 ;
-  assign events[30] = stall;
-  assign events[29] = \events$370 [3];
-  assign events[28] = \events$370 [2];
+  assign events[48] = \$74 ;
+  assign events[47] = \$72 ;
+  assign events[46] = \$69 ;
+  assign events[45] = \$66 ;
+  assign events[44] = \$63 ;
+  assign events[43] = \$60 ;
+  assign events[42] = \$57 ;
+  assign events[41] = \$54 ;
+  assign events[40] = \events$369 [5];
+  assign events[39] = \events$369 [1];
+  assign events[38] = \events$369 [0];
+  assign events[37] = \$51 ;
+  assign events[36] = \full__valid$218 ;
+  assign events[35] = \events$369 [4];
+  assign events[34] = \events$369 [6];
+  assign events[31] = stall;
+  assign events[29] = \events$369 [3];
+  assign events[28] = \events$369 [2];
   assign events[27] = \$128 ;
   assign events[26] = \$127 [4];
-  assign events[25] = \commit__valid$242 ;
+  assign events[25] = \commit__valid$212 ;
   assign events[24] = \$50 ;
   assign events[23:20] = bytes;
-  assign events[19:16] = \events$368 [7:4];
-  assign events[15:12] = \events$368 [3:0];
   assign events[11:8] = \$127 [3:0];
   assign events[7:4] = \$126 ;
   assign events[3:0] = \$125 ;
@@ -3400,25 +3404,25 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \aw__payload$95 [3:0] = s_axi_awid;
   assign w__payload[35:32] = s_axil_wstrb;
   assign w__payload[31:0] = s_axil_wdata;
-  assign table__valid = \table__valid$150 ;
-  assign \table__valid$152  = \table__valid$150 ;
-  assign \table__valid$154  = \table__valid$150 ;
-  assign \table__valid$156  = \table__valid$150 ;
-  assign \table__valid$158  = \table__valid$150 ;
-  assign \table__valid$160  = \table__valid$150 ;
+  assign table__valid = \table__valid$126 ;
+  assign \table__valid$130  = \table__valid$126 ;
+  assign \table__valid$133  = \table__valid$126 ;
+  assign \table__valid$136  = \table__valid$126 ;
+  assign \table__valid$139  = \table__valid$126 ;
+  assign \table__valid$141  = \table__valid$126 ;
   assign error__0__valid = error__valid;
-  assign error__1__valid = \error__valid$174 ;
-  assign error__2__valid = \error__valid$178 ;
-  assign error__3__valid = \error__valid$182 ;
-  assign error__4__valid = \error__valid$186 ;
-  assign error__5__valid = \error__valid$190 ;
-  assign \commit__valid$244  = \commit__valid$242 ;
-  assign full__valid = \full__valid$248 ;
-  assign \full__valid$250  = \full__valid$248 ;
+  assign error__1__valid = \error__valid$150 ;
+  assign error__2__valid = \error__valid$154 ;
+  assign error__3__valid = \error__valid$158 ;
+  assign error__4__valid = \error__valid$162 ;
+  assign error__5__valid = \error__valid$166 ;
+  assign \commit__valid$214  = \commit__valid$212 ;
+  assign full__valid = \full__valid$218 ;
+  assign \full__valid$220  = \full__valid$218 ;
   assign block_done__valid = done__valid;
-  assign command_done__valid = \command_done__valid$272 ;
+  assign command_done__valid = \command_done__valid$242 ;
   assign first_read__valid = \first_read__valid$365 ;
-  assign \$76  = \$75 ;
+  assign \$74  = \$73 ;
 endmodule
 
 module \t3_node_small.bursts (rst, i__valid, o__ready, i__payload, room, o__valid, o__payload, clk);
@@ -4101,48 +4105,49 @@ module \t3_node_small.communication (rst, o__ready, i__1__valid, i__0__ready, i_
   assign \$32  = 1'h0;
 endmodule
 
-module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, dma__ready, i__valid, i__payload, events, compute__ready, clear__ready, commit__valid, commit__payload, read__valid, read__payload, \error__valid$87 , \error__payload$89 , clear__payload, i__0__valid, i__0__payload, policy, starvation_limit
-, latency, i__1__valid, i__1__payload, threshold, clk);
+module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, dma__ready, i__valid, i__payload, events, commit__valid, commit__payload, read__valid, read__payload, compute__ready, clear__ready, \error__valid$89 , \error__payload$91 , clear__payload, i__0__valid, i__0__payload, policy, starvation_limit
+, \port$17808$0 , i__1__valid, i__1__payload, threshold, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$5 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$5 <= 1'b0;
-  wire [16:0] \$1 ;
-  wire [5:0] \$10 ;
-  wire [16:0] \$11 ;
-  wire \$12 ;
-  wire [16:0] \$13 ;
-  wire \$14 ;
+  wire \$1 ;
+  wire [4:0] \$10 ;
+  wire [5:0] \$11 ;
+  wire [16:0] \$12 ;
+  wire \$13 ;
+  wire [16:0] \$14 ;
   wire \$15 ;
   wire \$16 ;
   wire \$17 ;
-  reg [3:0] \$18 ;
-  reg \$19 ;
-  wire [16:0] \$2 ;
-  reg [15:0] \$20 ;
-  reg \$21 ;
+  wire \$18 ;
+  reg [3:0] \$19 ;
+  wire \$2 ;
+  reg \$20 ;
+  reg [15:0] \$21 ;
+  reg \$22 ;
   wire \$3 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
   wire \$7 ;
-  wire \$8 ;
-  wire [4:0] \$9 ;
+  wire [16:0] \$8 ;
+  wire [16:0] \$9 ;
   wire [148:0] access__payload;
-  wire [148:0] \access__payload$49 ;
-  wire [3:0] \access__payload$49.add ;
-  wire [31:0] \access__payload$49.address ;
-  wire [63:0] \access__payload$49.data ;
-  wire [1:0] \access__payload$49.dtype ;
-  wire \access__payload$49.last ;
-  wire [1:0] \access__payload$49.source ;
-  wire [7:0] \access__payload$49.strobe ;
-  wire [2:0] \access__payload$49.tag ;
-  wire [31:0] \access__payload$49.tile ;
-  wire [1:0] \access__payload$49.tile.plan ;
-  wire [9:0] \access__payload$49.tile.slot ;
-  wire \access__payload$49.tile.tracked ;
-  wire [2:0] \access__payload$49.tile.wf ;
-  wire [15:0] \access__payload$49.tile.wg ;
-  wire \access__payload$49.write ;
+  wire [148:0] \access__payload$66 ;
+  wire [3:0] \access__payload$66.add ;
+  wire [31:0] \access__payload$66.address ;
+  wire [63:0] \access__payload$66.data ;
+  wire [1:0] \access__payload$66.dtype ;
+  wire \access__payload$66.last ;
+  wire [1:0] \access__payload$66.source ;
+  wire [7:0] \access__payload$66.strobe ;
+  wire [2:0] \access__payload$66.tag ;
+  wire [31:0] \access__payload$66.tile ;
+  wire [1:0] \access__payload$66.tile.plan ;
+  wire [9:0] \access__payload$66.tile.slot ;
+  wire \access__payload$66.tile.tracked ;
+  wire [2:0] \access__payload$66.tile.wf ;
+  wire [15:0] \access__payload$66.tile.wg ;
+  wire \access__payload$66.write ;
   wire [3:0] \access__payload.add ;
   wire [31:0] \access__payload.address ;
   wire [63:0] \access__payload.data ;
@@ -4159,22 +4164,22 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire [15:0] \access__payload.tile.wg ;
   wire \access__payload.write ;
   wire access__ready;
-  wire \access__ready$51 ;
+  wire \access__ready$67 ;
   wire access__valid;
-  wire \access__valid$53 ;
+  wire \access__valid$68 ;
   input [82:0] clear__payload;
   wire [82:0] clear__payload;
-  wire [82:0] \clear__payload$43 ;
-  wire \clear__payload$43.any_commands ;
-  wire \clear__payload$43.any_tiles ;
-  wire \clear__payload$43.any_touch ;
-  wire [15:0] \clear__payload$43.first_command ;
-  wire [9:0] \clear__payload$43.first_tile ;
-  wire [12:0] \clear__payload$43.first_touch ;
-  wire [15:0] \clear__payload$43.last_command ;
-  wire [9:0] \clear__payload$43.last_tile ;
-  wire [12:0] \clear__payload$43.last_touch ;
-  wire [1:0] \clear__payload$43.plan ;
+  wire [82:0] \clear__payload$60 ;
+  wire \clear__payload$60.any_commands ;
+  wire \clear__payload$60.any_tiles ;
+  wire \clear__payload$60.any_touch ;
+  wire [15:0] \clear__payload$60.first_command ;
+  wire [9:0] \clear__payload$60.first_tile ;
+  wire [12:0] \clear__payload$60.first_touch ;
+  wire [15:0] \clear__payload$60.last_command ;
+  wire [9:0] \clear__payload$60.last_tile ;
+  wire [12:0] \clear__payload$60.last_touch ;
+  wire [1:0] \clear__payload$60.plan ;
   wire \clear__payload.any_commands ;
   wire \clear__payload.any_tiles ;
   wire \clear__payload.any_touch ;
@@ -4187,28 +4192,28 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire [1:0] \clear__payload.plan ;
   output clear__ready;
   wire clear__ready;
-  wire \clear__ready$45 ;
+  wire \clear__ready$62 ;
   input clear__valid;
   wire clear__valid;
-  wire \clear__valid$47 ;
+  wire \clear__valid$64 ;
   input clk;
   wire clk;
   reg closed = 1'h0;
   output [74:0] commit__payload;
   wire [74:0] commit__payload;
-  wire [74:0] \commit__payload$59 ;
-  wire [31:0] \commit__payload$59.address ;
-  wire [3:0] \commit__payload$59.bytes ;
-  wire \commit__payload$59.error ;
-  wire \commit__payload$59.last ;
-  wire [1:0] \commit__payload$59.source ;
-  wire [2:0] \commit__payload$59.tag ;
-  wire [31:0] \commit__payload$59.tile ;
-  wire [1:0] \commit__payload$59.tile.plan ;
-  wire [9:0] \commit__payload$59.tile.slot ;
-  wire \commit__payload$59.tile.tracked ;
-  wire [2:0] \commit__payload$59.tile.wf ;
-  wire [15:0] \commit__payload$59.tile.wg ;
+  wire [74:0] \commit__payload$41 ;
+  wire [31:0] \commit__payload$41.address ;
+  wire [3:0] \commit__payload$41.bytes ;
+  wire \commit__payload$41.error ;
+  wire \commit__payload$41.last ;
+  wire [1:0] \commit__payload$41.source ;
+  wire [2:0] \commit__payload$41.tag ;
+  wire [31:0] \commit__payload$41.tile ;
+  wire [1:0] \commit__payload$41.tile.plan ;
+  wire [9:0] \commit__payload$41.tile.slot ;
+  wire \commit__payload$41.tile.tracked ;
+  wire [2:0] \commit__payload$41.tile.wf ;
+  wire [15:0] \commit__payload$41.tile.wg ;
   wire [31:0] \commit__payload.address ;
   wire [3:0] \commit__payload.bytes ;
   wire \commit__payload.error ;
@@ -4223,7 +4228,7 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire [15:0] \commit__payload.tile.wg ;
   output commit__valid;
   wire commit__valid;
-  wire \commit__valid$61 ;
+  wire \commit__valid$43 ;
   wire [161:0] compute__payload;
   wire [31:0] \compute__payload.address ;
   wire [63:0] \compute__payload.data ;
@@ -4273,25 +4278,25 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire dma__valid;
   wire entered;
   wire [67:0] error__payload;
-  wire [67:0] \error__payload$85 ;
-  wire [31:0] \error__payload$85.address ;
-  wire [3:0] \error__payload$85.cause ;
-  wire [31:0] \error__payload$85.tile ;
-  wire [1:0] \error__payload$85.tile.plan ;
-  wire [9:0] \error__payload$85.tile.slot ;
-  wire \error__payload$85.tile.tracked ;
-  wire [2:0] \error__payload$85.tile.wf ;
-  wire [15:0] \error__payload$85.tile.wg ;
-  output [67:0] \error__payload$89 ;
-  wire [67:0] \error__payload$89 ;
-  wire [31:0] \error__payload$89.address ;
-  wire [3:0] \error__payload$89.cause ;
-  wire [31:0] \error__payload$89.tile ;
-  wire [1:0] \error__payload$89.tile.plan ;
-  wire [9:0] \error__payload$89.tile.slot ;
-  wire \error__payload$89.tile.tracked ;
-  wire [2:0] \error__payload$89.tile.wf ;
-  wire [15:0] \error__payload$89.tile.wg ;
+  wire [67:0] \error__payload$87 ;
+  wire [31:0] \error__payload$87.address ;
+  wire [3:0] \error__payload$87.cause ;
+  wire [31:0] \error__payload$87.tile ;
+  wire [1:0] \error__payload$87.tile.plan ;
+  wire [9:0] \error__payload$87.tile.slot ;
+  wire \error__payload$87.tile.tracked ;
+  wire [2:0] \error__payload$87.tile.wf ;
+  wire [15:0] \error__payload$87.tile.wg ;
+  output [67:0] \error__payload$91 ;
+  wire [67:0] \error__payload$91 ;
+  wire [31:0] \error__payload$91.address ;
+  wire [3:0] \error__payload$91.cause ;
+  wire [31:0] \error__payload$91.tile ;
+  wire [1:0] \error__payload$91.tile.plan ;
+  wire [9:0] \error__payload$91.tile.slot ;
+  wire \error__payload$91.tile.tracked ;
+  wire [2:0] \error__payload$91.tile.wf ;
+  wire [15:0] \error__payload$91.tile.wg ;
   wire [31:0] \error__payload.address ;
   wire [3:0] \error__payload.cause ;
   wire [31:0] \error__payload.tile ;
@@ -4301,9 +4306,9 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire [2:0] \error__payload.tile.wf ;
   wire [15:0] \error__payload.tile.wg ;
   wire error__valid;
-  wire \error__valid$83 ;
-  output \error__valid$87 ;
-  wire \error__valid$87 ;
+  wire \error__valid$85 ;
+  output \error__valid$89 ;
+  wire \error__valid$89 ;
   output [6:0] events;
   wire [6:0] events;
   wire \events.access ;
@@ -4317,35 +4322,35 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire held;
   input [161:0] i__0__payload;
   wire [161:0] i__0__payload;
-  wire [161:0] \i__0__payload$24 ;
-  wire [31:0] \i__0__payload$24.address ;
-  wire [63:0] \i__0__payload$24.data ;
-  wire [1:0] \i__0__payload$24.dtype ;
-  wire \i__0__payload$24.last ;
-  wire [1:0] \i__0__payload$24.op ;
-  wire [1:0] \i__0__payload$24.source ;
-  wire [7:0] \i__0__payload$24.strobe ;
-  wire [2:0] \i__0__payload$24.tag ;
-  wire [31:0] \i__0__payload$24.tile ;
-  wire [1:0] \i__0__payload$24.tile.plan ;
-  wire [9:0] \i__0__payload$24.tile.slot ;
-  wire \i__0__payload$24.tile.tracked ;
-  wire [2:0] \i__0__payload$24.tile.wf ;
-  wire [15:0] \i__0__payload$24.tile.wg ;
-  wire [15:0] \i__0__payload$24.touch ;
-  wire \i__0__payload$24.touch.enable ;
-  wire [12:0] \i__0__payload$24.touch.index ;
-  wire \i__0__payload$24.touch.parity ;
-  wire \i__0__payload$24.touch.writer ;
-  wire [67:0] \i__0__payload$80 ;
-  wire [31:0] \i__0__payload$80.address ;
-  wire [3:0] \i__0__payload$80.cause ;
-  wire [31:0] \i__0__payload$80.tile ;
-  wire [1:0] \i__0__payload$80.tile.plan ;
-  wire [9:0] \i__0__payload$80.tile.slot ;
-  wire \i__0__payload$80.tile.tracked ;
-  wire [2:0] \i__0__payload$80.tile.wf ;
-  wire [15:0] \i__0__payload$80.tile.wg ;
+  wire [161:0] \i__0__payload$20 ;
+  wire [31:0] \i__0__payload$20.address ;
+  wire [63:0] \i__0__payload$20.data ;
+  wire [1:0] \i__0__payload$20.dtype ;
+  wire \i__0__payload$20.last ;
+  wire [1:0] \i__0__payload$20.op ;
+  wire [1:0] \i__0__payload$20.source ;
+  wire [7:0] \i__0__payload$20.strobe ;
+  wire [2:0] \i__0__payload$20.tag ;
+  wire [31:0] \i__0__payload$20.tile ;
+  wire [1:0] \i__0__payload$20.tile.plan ;
+  wire [9:0] \i__0__payload$20.tile.slot ;
+  wire \i__0__payload$20.tile.tracked ;
+  wire [2:0] \i__0__payload$20.tile.wf ;
+  wire [15:0] \i__0__payload$20.tile.wg ;
+  wire [15:0] \i__0__payload$20.touch ;
+  wire \i__0__payload$20.touch.enable ;
+  wire [12:0] \i__0__payload$20.touch.index ;
+  wire \i__0__payload$20.touch.parity ;
+  wire \i__0__payload$20.touch.writer ;
+  wire [67:0] \i__0__payload$82 ;
+  wire [31:0] \i__0__payload$82.address ;
+  wire [3:0] \i__0__payload$82.cause ;
+  wire [31:0] \i__0__payload$82.tile ;
+  wire [1:0] \i__0__payload$82.tile.plan ;
+  wire [9:0] \i__0__payload$82.tile.slot ;
+  wire \i__0__payload$82.tile.tracked ;
+  wire [2:0] \i__0__payload$82.tile.wf ;
+  wire [15:0] \i__0__payload$82.tile.wg ;
   wire [31:0] \i__0__payload.address ;
   wire [63:0] \i__0__payload.data ;
   wire [1:0] \i__0__payload.dtype ;
@@ -4366,42 +4371,42 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire \i__0__payload.touch.parity ;
   wire \i__0__payload.touch.writer ;
   wire i__0__ready;
-  wire \i__0__ready$27 ;
+  wire \i__0__ready$23 ;
   input i__0__valid;
   wire i__0__valid;
-  wire \i__0__valid$28 ;
-  wire \i__0__valid$78 ;
+  wire \i__0__valid$18 ;
+  wire \i__0__valid$80 ;
   input [161:0] i__1__payload;
   wire [161:0] i__1__payload;
-  wire [161:0] \i__1__payload$30 ;
-  wire [31:0] \i__1__payload$30.address ;
-  wire [63:0] \i__1__payload$30.data ;
-  wire [1:0] \i__1__payload$30.dtype ;
-  wire \i__1__payload$30.last ;
-  wire [1:0] \i__1__payload$30.op ;
-  wire [1:0] \i__1__payload$30.source ;
-  wire [7:0] \i__1__payload$30.strobe ;
-  wire [2:0] \i__1__payload$30.tag ;
-  wire [31:0] \i__1__payload$30.tile ;
-  wire [1:0] \i__1__payload$30.tile.plan ;
-  wire [9:0] \i__1__payload$30.tile.slot ;
-  wire \i__1__payload$30.tile.tracked ;
-  wire [2:0] \i__1__payload$30.tile.wf ;
-  wire [15:0] \i__1__payload$30.tile.wg ;
-  wire [15:0] \i__1__payload$30.touch ;
-  wire \i__1__payload$30.touch.enable ;
-  wire [12:0] \i__1__payload$30.touch.index ;
-  wire \i__1__payload$30.touch.parity ;
-  wire \i__1__payload$30.touch.writer ;
-  wire [67:0] \i__1__payload$91 ;
-  wire [31:0] \i__1__payload$91.address ;
-  wire [3:0] \i__1__payload$91.cause ;
-  wire [31:0] \i__1__payload$91.tile ;
-  wire [1:0] \i__1__payload$91.tile.plan ;
-  wire [9:0] \i__1__payload$91.tile.slot ;
-  wire \i__1__payload$91.tile.tracked ;
-  wire [2:0] \i__1__payload$91.tile.wf ;
-  wire [15:0] \i__1__payload$91.tile.wg ;
+  wire [161:0] \i__1__payload$32 ;
+  wire [31:0] \i__1__payload$32.address ;
+  wire [63:0] \i__1__payload$32.data ;
+  wire [1:0] \i__1__payload$32.dtype ;
+  wire \i__1__payload$32.last ;
+  wire [1:0] \i__1__payload$32.op ;
+  wire [1:0] \i__1__payload$32.source ;
+  wire [7:0] \i__1__payload$32.strobe ;
+  wire [2:0] \i__1__payload$32.tag ;
+  wire [31:0] \i__1__payload$32.tile ;
+  wire [1:0] \i__1__payload$32.tile.plan ;
+  wire [9:0] \i__1__payload$32.tile.slot ;
+  wire \i__1__payload$32.tile.tracked ;
+  wire [2:0] \i__1__payload$32.tile.wf ;
+  wire [15:0] \i__1__payload$32.tile.wg ;
+  wire [15:0] \i__1__payload$32.touch ;
+  wire \i__1__payload$32.touch.enable ;
+  wire [12:0] \i__1__payload$32.touch.index ;
+  wire \i__1__payload$32.touch.parity ;
+  wire \i__1__payload$32.touch.writer ;
+  wire [67:0] \i__1__payload$93 ;
+  wire [31:0] \i__1__payload$93.address ;
+  wire [3:0] \i__1__payload$93.cause ;
+  wire [31:0] \i__1__payload$93.tile ;
+  wire [1:0] \i__1__payload$93.tile.plan ;
+  wire [9:0] \i__1__payload$93.tile.slot ;
+  wire \i__1__payload$93.tile.tracked ;
+  wire [2:0] \i__1__payload$93.tile.wf ;
+  wire [15:0] \i__1__payload$93.tile.wg ;
   wire [31:0] \i__1__payload.address ;
   wire [63:0] \i__1__payload.data ;
   wire [1:0] \i__1__payload.dtype ;
@@ -4422,43 +4427,43 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire \i__1__payload.touch.parity ;
   wire \i__1__payload.touch.writer ;
   wire i__1__ready;
-  wire \i__1__ready$33 ;
-  wire \i__1__ready$94 ;
+  wire \i__1__ready$35 ;
+  wire \i__1__ready$96 ;
   input i__1__valid;
   wire i__1__valid;
-  wire \i__1__valid$34 ;
-  wire \i__1__valid$95 ;
+  wire \i__1__valid$30 ;
+  wire \i__1__valid$97 ;
   input [161:0] i__payload;
   wire [161:0] i__payload;
-  wire [161:0] \i__payload$18 ;
-  wire [31:0] \i__payload$18.address ;
-  wire [63:0] \i__payload$18.data ;
-  wire [1:0] \i__payload$18.dtype ;
-  wire \i__payload$18.last ;
-  wire [1:0] \i__payload$18.op ;
-  wire [1:0] \i__payload$18.source ;
-  wire [7:0] \i__payload$18.strobe ;
-  wire [2:0] \i__payload$18.tag ;
-  wire [31:0] \i__payload$18.tile ;
-  wire [1:0] \i__payload$18.tile.plan ;
-  wire [9:0] \i__payload$18.tile.slot ;
-  wire \i__payload$18.tile.tracked ;
-  wire [2:0] \i__payload$18.tile.wf ;
-  wire [15:0] \i__payload$18.tile.wg ;
-  wire [15:0] \i__payload$18.touch ;
-  wire \i__payload$18.touch.enable ;
-  wire [12:0] \i__payload$18.touch.index ;
-  wire \i__payload$18.touch.parity ;
-  wire \i__payload$18.touch.writer ;
-  wire [67:0] \i__payload$84 ;
-  wire [31:0] \i__payload$84.address ;
-  wire [3:0] \i__payload$84.cause ;
-  wire [31:0] \i__payload$84.tile ;
-  wire [1:0] \i__payload$84.tile.plan ;
-  wire [9:0] \i__payload$84.tile.slot ;
-  wire \i__payload$84.tile.tracked ;
-  wire [2:0] \i__payload$84.tile.wf ;
-  wire [15:0] \i__payload$84.tile.wg ;
+  wire [161:0] \i__payload$26 ;
+  wire [31:0] \i__payload$26.address ;
+  wire [63:0] \i__payload$26.data ;
+  wire [1:0] \i__payload$26.dtype ;
+  wire \i__payload$26.last ;
+  wire [1:0] \i__payload$26.op ;
+  wire [1:0] \i__payload$26.source ;
+  wire [7:0] \i__payload$26.strobe ;
+  wire [2:0] \i__payload$26.tag ;
+  wire [31:0] \i__payload$26.tile ;
+  wire [1:0] \i__payload$26.tile.plan ;
+  wire [9:0] \i__payload$26.tile.slot ;
+  wire \i__payload$26.tile.tracked ;
+  wire [2:0] \i__payload$26.tile.wf ;
+  wire [15:0] \i__payload$26.tile.wg ;
+  wire [15:0] \i__payload$26.touch ;
+  wire \i__payload$26.touch.enable ;
+  wire [12:0] \i__payload$26.touch.index ;
+  wire \i__payload$26.touch.parity ;
+  wire \i__payload$26.touch.writer ;
+  wire [67:0] \i__payload$86 ;
+  wire [31:0] \i__payload$86.address ;
+  wire [3:0] \i__payload$86.cause ;
+  wire [31:0] \i__payload$86.tile ;
+  wire [1:0] \i__payload$86.tile.plan ;
+  wire [9:0] \i__payload$86.tile.slot ;
+  wire \i__payload$86.tile.tracked ;
+  wire [2:0] \i__payload$86.tile.wf ;
+  wire [15:0] \i__payload$86.tile.wg ;
   wire [31:0] \i__payload.address ;
   wire [63:0] \i__payload.data ;
   wire [1:0] \i__payload.dtype ;
@@ -4479,11 +4484,11 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire \i__payload.touch.parity ;
   wire \i__payload.touch.writer ;
   wire i__ready;
-  wire \i__ready$21 ;
+  wire \i__ready$29 ;
   input i__valid;
   wire i__valid;
-  wire \i__valid$22 ;
-  wire \i__valid$82 ;
+  wire \i__valid$24 ;
+  wire \i__valid$84 ;
   wire [161:0] ingress__payload;
   wire [31:0] \ingress__payload.address ;
   wire [63:0] \ingress__payload.data ;
@@ -4508,81 +4513,71 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire ingress__ready;
   wire ingress__valid;
   wire issued;
-  input [15:0] latency;
   wire [15:0] latency;
-  wire [15:0] \latency$67 ;
+  wire [15:0] \latency$70 ;
   wire leaves;
   reg left = 1'h0;
   wire [161:0] o__payload;
-  wire [161:0] \o__payload$25 ;
-  wire [31:0] \o__payload$25.address ;
-  wire [63:0] \o__payload$25.data ;
-  wire [1:0] \o__payload$25.dtype ;
-  wire \o__payload$25.last ;
-  wire [1:0] \o__payload$25.op ;
-  wire [1:0] \o__payload$25.source ;
-  wire [7:0] \o__payload$25.strobe ;
-  wire [2:0] \o__payload$25.tag ;
-  wire [31:0] \o__payload$25.tile ;
-  wire [1:0] \o__payload$25.tile.plan ;
-  wire [9:0] \o__payload$25.tile.slot ;
-  wire \o__payload$25.tile.tracked ;
-  wire [2:0] \o__payload$25.tile.wf ;
-  wire [15:0] \o__payload$25.tile.wg ;
-  wire [15:0] \o__payload$25.touch ;
-  wire \o__payload$25.touch.enable ;
-  wire [12:0] \o__payload$25.touch.index ;
-  wire \o__payload$25.touch.parity ;
-  wire \o__payload$25.touch.writer ;
-  wire [161:0] \o__payload$31 ;
-  wire [31:0] \o__payload$31.address ;
-  wire [63:0] \o__payload$31.data ;
-  wire [1:0] \o__payload$31.dtype ;
-  wire \o__payload$31.last ;
-  wire [1:0] \o__payload$31.op ;
-  wire [1:0] \o__payload$31.source ;
-  wire [7:0] \o__payload$31.strobe ;
-  wire [2:0] \o__payload$31.tag ;
-  wire [31:0] \o__payload$31.tile ;
-  wire [1:0] \o__payload$31.tile.plan ;
-  wire [9:0] \o__payload$31.tile.slot ;
-  wire \o__payload$31.tile.tracked ;
-  wire [2:0] \o__payload$31.tile.wf ;
-  wire [15:0] \o__payload$31.tile.wg ;
-  wire [15:0] \o__payload$31.touch ;
-  wire \o__payload$31.touch.enable ;
-  wire [12:0] \o__payload$31.touch.index ;
-  wire \o__payload$31.touch.parity ;
-  wire \o__payload$31.touch.writer ;
-  wire [161:0] \o__payload$37 ;
-  wire [31:0] \o__payload$37.address ;
-  wire [63:0] \o__payload$37.data ;
-  wire [1:0] \o__payload$37.dtype ;
-  wire \o__payload$37.last ;
-  wire [1:0] \o__payload$37.op ;
-  wire [1:0] \o__payload$37.source ;
-  wire [7:0] \o__payload$37.strobe ;
-  wire [2:0] \o__payload$37.tag ;
-  wire [31:0] \o__payload$37.tile ;
-  wire [1:0] \o__payload$37.tile.plan ;
-  wire [9:0] \o__payload$37.tile.slot ;
-  wire \o__payload$37.tile.tracked ;
-  wire [2:0] \o__payload$37.tile.wf ;
-  wire [15:0] \o__payload$37.tile.wg ;
-  wire [15:0] \o__payload$37.touch ;
-  wire \o__payload$37.touch.enable ;
-  wire [12:0] \o__payload$37.touch.index ;
-  wire \o__payload$37.touch.parity ;
-  wire \o__payload$37.touch.writer ;
-  wire [67:0] \o__payload$90 ;
-  wire [31:0] \o__payload$90.address ;
-  wire [3:0] \o__payload$90.cause ;
-  wire [31:0] \o__payload$90.tile ;
-  wire [1:0] \o__payload$90.tile.plan ;
-  wire [9:0] \o__payload$90.tile.slot ;
-  wire \o__payload$90.tile.tracked ;
-  wire [2:0] \o__payload$90.tile.wf ;
-  wire [15:0] \o__payload$90.tile.wg ;
+  wire [161:0] \o__payload$27 ;
+  wire [31:0] \o__payload$27.address ;
+  wire [63:0] \o__payload$27.data ;
+  wire [1:0] \o__payload$27.dtype ;
+  wire \o__payload$27.last ;
+  wire [1:0] \o__payload$27.op ;
+  wire [1:0] \o__payload$27.source ;
+  wire [7:0] \o__payload$27.strobe ;
+  wire [2:0] \o__payload$27.tag ;
+  wire [31:0] \o__payload$27.tile ;
+  wire [1:0] \o__payload$27.tile.plan ;
+  wire [9:0] \o__payload$27.tile.slot ;
+  wire \o__payload$27.tile.tracked ;
+  wire [2:0] \o__payload$27.tile.wf ;
+  wire [15:0] \o__payload$27.tile.wg ;
+  wire [15:0] \o__payload$27.touch ;
+  wire \o__payload$27.touch.enable ;
+  wire [12:0] \o__payload$27.touch.index ;
+  wire \o__payload$27.touch.parity ;
+  wire \o__payload$27.touch.writer ;
+  wire [161:0] \o__payload$33 ;
+  wire [31:0] \o__payload$33.address ;
+  wire [63:0] \o__payload$33.data ;
+  wire [1:0] \o__payload$33.dtype ;
+  wire \o__payload$33.last ;
+  wire [1:0] \o__payload$33.op ;
+  wire [1:0] \o__payload$33.source ;
+  wire [7:0] \o__payload$33.strobe ;
+  wire [2:0] \o__payload$33.tag ;
+  wire [31:0] \o__payload$33.tile ;
+  wire [1:0] \o__payload$33.tile.plan ;
+  wire [9:0] \o__payload$33.tile.slot ;
+  wire \o__payload$33.tile.tracked ;
+  wire [2:0] \o__payload$33.tile.wf ;
+  wire [15:0] \o__payload$33.tile.wg ;
+  wire [15:0] \o__payload$33.touch ;
+  wire \o__payload$33.touch.enable ;
+  wire [12:0] \o__payload$33.touch.index ;
+  wire \o__payload$33.touch.parity ;
+  wire \o__payload$33.touch.writer ;
+  wire [161:0] \o__payload$54 ;
+  wire [31:0] \o__payload$54.address ;
+  wire [63:0] \o__payload$54.data ;
+  wire [1:0] \o__payload$54.dtype ;
+  wire \o__payload$54.last ;
+  wire [1:0] \o__payload$54.op ;
+  wire [1:0] \o__payload$54.source ;
+  wire [7:0] \o__payload$54.strobe ;
+  wire [2:0] \o__payload$54.tag ;
+  wire [31:0] \o__payload$54.tile ;
+  wire [1:0] \o__payload$54.tile.plan ;
+  wire [9:0] \o__payload$54.tile.slot ;
+  wire \o__payload$54.tile.tracked ;
+  wire [2:0] \o__payload$54.tile.wf ;
+  wire [15:0] \o__payload$54.tile.wg ;
+  wire [15:0] \o__payload$54.touch ;
+  wire \o__payload$54.touch.enable ;
+  wire [12:0] \o__payload$54.touch.index ;
+  wire \o__payload$54.touch.parity ;
+  wire \o__payload$54.touch.writer ;
   wire [67:0] \o__payload$92 ;
   wire [31:0] \o__payload$92.address ;
   wire [3:0] \o__payload$92.cause ;
@@ -4592,6 +4587,15 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire \o__payload$92.tile.tracked ;
   wire [2:0] \o__payload$92.tile.wf ;
   wire [15:0] \o__payload$92.tile.wg ;
+  wire [67:0] \o__payload$94 ;
+  wire [31:0] \o__payload$94.address ;
+  wire [3:0] \o__payload$94.cause ;
+  wire [31:0] \o__payload$94.tile ;
+  wire [1:0] \o__payload$94.tile.plan ;
+  wire [9:0] \o__payload$94.tile.slot ;
+  wire \o__payload$94.tile.tracked ;
+  wire [2:0] \o__payload$94.tile.wf ;
+  wire [15:0] \o__payload$94.tile.wg ;
   wire [31:0] \o__payload.address ;
   wire [63:0] \o__payload.data ;
   wire [1:0] \o__payload.dtype ;
@@ -4612,39 +4616,41 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire \o__payload.touch.parity ;
   wire \o__payload.touch.writer ;
   wire o__ready;
-  wire \o__ready$26 ;
-  wire \o__ready$32 ;
-  wire \o__ready$38 ;
-  wire \o__ready$86 ;
-  wire \o__ready$93 ;
+  wire \o__ready$28 ;
+  wire \o__ready$34 ;
+  wire \o__ready$55 ;
+  wire \o__ready$88 ;
+  wire \o__ready$95 ;
   wire o__valid;
-  wire \o__valid$29 ;
-  wire \o__valid$35 ;
-  wire \o__valid$41 ;
-  wire \o__valid$88 ;
-  wire \o__valid$96 ;
+  wire \o__valid$25 ;
+  wire \o__valid$31 ;
+  wire \o__valid$58 ;
+  wire \o__valid$90 ;
+  wire \o__valid$98 ;
   output [15:0] occupancy;
   wire [15:0] occupancy;
-  wire [15:0] \occupancy$72 ;
+  wire [15:0] \occupancy$74 ;
   reg [3:0] on_the_way = 4'h0;
   input [1:0] policy;
   wire [1:0] policy;
-  wire [1:0] \policy$63 ;
-  wire [1:0] \policy$77 ;
+  wire [1:0] \policy$45 ;
+  wire [1:0] \policy$79 ;
+  input [7:0] \port$17808$0 ;
+  wire [7:0] \port$17808$0 ;
   output [67:0] read__payload;
   wire [67:0] read__payload;
-  wire [67:0] \read__payload$55 ;
-  wire [63:0] \read__payload$55.data ;
-  wire \read__payload$55.error ;
-  wire \read__payload$55.last ;
-  wire [1:0] \read__payload$55.source ;
+  wire [67:0] \read__payload$37 ;
+  wire [63:0] \read__payload$37.data ;
+  wire \read__payload$37.error ;
+  wire \read__payload$37.last ;
+  wire [1:0] \read__payload$37.source ;
   wire [63:0] \read__payload.data ;
   wire \read__payload.error ;
   wire \read__payload.last ;
   wire [1:0] \read__payload.source ;
   output read__valid;
   wire read__valid;
-  wire \read__valid$57 ;
+  wire \read__valid$39 ;
   wire [15:0] remain;
   wire [161:0] request__payload;
   wire [31:0] \request__payload.address ;
@@ -4672,49 +4678,50 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire rst;
   input [15:0] starvation_limit;
   wire [15:0] starvation_limit;
-  wire [15:0] \starvation_limit$65 ;
+  wire [15:0] \starvation_limit$47 ;
   input [15:0] threshold;
   wire [15:0] threshold;
+  assign \$1  = \i__0__valid$18  & o__ready;
+  assign \$2  = \i__1__valid$30  & \o__ready$34 ;
+  assign \$3  = ~ compute__ready;
+  assign \$4  = i__valid & \$3 ;
+  assign \$5  = ~ \o__ready$28 ;
+  assign \$6  = \i__valid$24  & \$5 ;
+  assign \$7  = access__valid & access__ready;
   assign issued = events[0] | events[1];
   assign entered = access__valid & access__ready;
-  assign \$1  = \occupancy$72  + on_the_way;
-  assign \$2  = counted - left;
-  assign \$3  = \i__0__valid$28  & \o__ready$26 ;
-  assign \$4  = \i__1__valid$34  & \o__ready$32 ;
-  assign \$5  = ~ compute__ready;
-  assign \$6  = i__valid & \$5 ;
-  assign \$7  = ~ o__ready;
-  assign \$8  = \i__valid$22  & \$7 ;
-  assign \$9  = on_the_way + issued;
-  assign \$10  = \$9  - entered;
-  assign \$11  = \$2 [15:0] + issued;
-  assign \$12  = | threshold;
-  assign \$13  = \$2 [15:0] + 1'h1;
-  assign \$14  = \$13  >= threshold;
-  assign \$15  = \$2 [15:0] >= threshold;
-  assign \$16  = issued ? \$14  : \$15 ;
-  assign \$17  = \$12  & \$16 ;
+  assign \$8  = \occupancy$74  + on_the_way;
+  assign \$9  = counted - left;
+  assign \$10  = on_the_way + issued;
+  assign \$11  = \$10  - entered;
+  assign \$12  = \$9 [15:0] + issued;
+  assign \$13  = | threshold;
+  assign \$14  = \$9 [15:0] + 1'h1;
+  assign \$15  = \$14  >= threshold;
+  assign \$16  = \$9 [15:0] >= threshold;
+  assign \$17  = issued ? \$15  : \$16 ;
+  assign \$18  = \$13  & \$17 ;
   always @(posedge clk)
-    on_the_way <= \$18 ;
+    on_the_way <= \$19 ;
   always @(posedge clk)
-    left <= \$19 ;
+    left <= \$20 ;
   always @(posedge clk)
-    counted <= \$20 ;
+    counted <= \$21 ;
   always @(posedge clk)
-    closed <= \$21 ;
+    closed <= \$22 ;
   \t3_node_small.controller.arbiter  arbiter (
     .clk(clk),
     .closed(closed),
     .forced(forced),
     .held(held),
-    .i__0__payload(\i__0__payload$24 ),
-    .i__0__ready(\o__ready$26 ),
-    .i__0__valid(\i__0__valid$28 ),
-    .i__1__payload(\i__1__payload$30 ),
-    .i__1__ready(\o__ready$32 ),
-    .i__1__valid(\i__1__valid$34 ),
+    .i__0__payload(\i__0__payload$20 ),
+    .i__0__ready(o__ready),
+    .i__0__valid(\i__0__valid$18 ),
+    .i__1__payload(\i__1__payload$32 ),
+    .i__1__ready(\o__ready$34 ),
+    .i__1__valid(\i__1__valid$30 ),
     .o__payload(request__payload),
-    .o__ready(\o__ready$38 ),
+    .o__ready(\o__ready$55 ),
     .o__valid(request__valid),
     .policy(policy),
     .rst(rst),
@@ -4722,20 +4729,20 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   );
   \t3_node_small.controller.communication_queue  communication_queue (
     .clk(clk),
-    .i__valid(\i__valid$22 ),
-    .o__payload(\i__1__payload$30 ),
-    .o__ready(\o__ready$32 ),
-    .o__valid(\i__1__valid$34 ),
-    .room(o__ready),
+    .i__valid(\i__valid$24 ),
+    .o__payload(\i__1__payload$32 ),
+    .o__ready(\o__ready$34 ),
+    .o__valid(\i__1__valid$30 ),
+    .room(\o__ready$28 ),
     .rst(rst),
-    .write__data(\i__payload$18 )
+    .write__data(\i__payload$26 )
   );
   \t3_node_small.controller.compute_queue  compute_queue (
     .clk(clk),
     .i__valid(i__valid),
-    .o__payload(\i__0__payload$24 ),
-    .o__ready(\o__ready$26 ),
-    .o__valid(\i__0__valid$28 ),
+    .o__payload(\i__0__payload$20 ),
+    .o__ready(o__ready),
+    .o__valid(\i__0__valid$18 ),
     .room(compute__ready),
     .rst(rst),
     .write__data(i__payload)
@@ -4748,37 +4755,37 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
     .clear__ready(clear__ready),
     .clear__valid(clear__valid),
     .clk(clk),
-    .error__payload(\i__0__payload$80 ),
-    .error__valid(\i__0__valid$78 ),
+    .error__payload(\i__0__payload$82 ),
+    .error__valid(\i__0__valid$80 ),
     .request__payload(request__payload),
-    .request__ready(\o__ready$38 ),
+    .request__ready(\o__ready$55 ),
     .request__valid(request__valid),
     .rst(rst)
   );
   \t3_node_small.controller.memory  memory (
     .access__payload(access__payload),
     .access__ready(access__ready),
-    .access__valid(access__valid),
     .clk(clk),
     .commit__payload(commit__payload),
     .commit__valid(commit__valid),
-    .error__payload(\i__payload$84 ),
-    .error__valid(\i__valid$82 ),
-    .latency(latency),
+    .error__payload(\i__payload$86 ),
+    .error__valid(\i__valid$84 ),
+    .i__valid(access__valid),
     .leaves(leaves),
-    .occupancy(\occupancy$72 ),
+    .occupancy(\occupancy$74 ),
+    .\port$17808$0 (\port$17808$0 ),
     .read__payload(read__payload),
     .read__valid(read__valid),
     .rst(rst)
   );
   \t3_node_small.controller.memory_errors  memory_errors (
     .clk(clk),
-    .i__valid(\i__valid$82 ),
-    .o__payload(\i__1__payload$91 ),
-    .o__ready(\o__ready$93 ),
-    .o__valid(\i__1__valid$95 ),
+    .i__valid(\i__valid$84 ),
+    .o__payload(\i__1__payload$93 ),
+    .o__ready(\o__ready$95 ),
+    .o__valid(\i__1__valid$97 ),
     .rst(rst),
-    .write__data(\i__payload$84 )
+    .write__data(\i__payload$86 )
   );
   \t3_node_small.controller.merge  merge (
     .clk(clk),
@@ -4788,135 +4795,98 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
     .i__1__payload(i__1__payload),
     .i__1__ready(dma__ready),
     .i__1__valid(i__1__valid),
-    .o__payload(\i__payload$18 ),
-    .o__ready(o__ready),
-    .o__valid(\i__valid$22 ),
+    .o__payload(\i__payload$26 ),
+    .o__ready(\o__ready$28 ),
+    .o__valid(\i__valid$24 ),
     .rst(rst)
   );
   \t3_node_small.controller.reports  reports (
     .clk(clk),
-    .i__0__payload(\i__0__payload$80 ),
-    .i__0__valid(\i__0__valid$78 ),
-    .i__1__payload(\i__1__payload$91 ),
-    .i__1__ready(\o__ready$93 ),
-    .i__1__valid(\i__1__valid$95 ),
-    .o__payload(\error__payload$89 ),
-    .o__valid(\error__valid$87 ),
+    .i__0__payload(\i__0__payload$82 ),
+    .i__0__valid(\i__0__valid$80 ),
+    .i__1__payload(\i__1__payload$93 ),
+    .i__1__ready(\o__ready$95 ),
+    .i__1__valid(\i__1__valid$97 ),
+    .o__payload(\error__payload$91 ),
+    .o__valid(\error__valid$89 ),
     .rst(rst)
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
-    \$18  = \$10 [3:0];
+    \$19  = \$11 [3:0];
     if (rst) begin
-      \$18  = 4'h0;
+      \$19  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
-    \$19  = leaves;
+    \$20  = leaves;
     if (rst) begin
-      \$19  = 1'h0;
+      \$20  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
-    \$20  = \$11 [15:0];
+    \$21  = \$12 [15:0];
     if (rst) begin
-      \$20  = 16'h0000;
+      \$21  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$5 ) begin end
-    \$21  = \$17 ;
+    \$22  = \$18 ;
     if (rst) begin
-      \$21  = 1'h0;
+      \$22  = 1'h0;
     end
   end
-  assign compute__payload = i__payload;
-  assign i__ready = compute__ready;
-  assign compute__valid = i__valid;
   assign ingress__payload = i__0__payload;
   assign i__0__ready = ingress__ready;
   assign ingress__valid = i__0__valid;
   assign dma__payload = i__1__payload;
   assign i__1__ready = dma__ready;
   assign dma__valid = i__1__valid;
-  assign o__payload = \i__payload$18 ;
-  assign \i__ready$21  = o__ready;
-  assign o__valid = \i__valid$22 ;
-  assign \o__payload$25  = \i__0__payload$24 ;
-  assign \i__0__ready$27  = \o__ready$26 ;
-  assign \o__valid$29  = \i__0__valid$28 ;
-  assign \o__payload$31  = \i__1__payload$30 ;
-  assign \i__1__ready$33  = \o__ready$32 ;
-  assign \o__valid$35  = \i__1__valid$34 ;
-  assign \o__payload$37  = request__payload;
-  assign request__ready = \o__ready$38 ;
-  assign \o__valid$41  = request__valid;
-  assign \clear__payload$43  = clear__payload;
-  assign \clear__ready$45  = clear__ready;
-  assign \clear__valid$47  = clear__valid;
-  assign \access__payload$49  = access__payload;
-  assign \access__ready$51  = access__ready;
-  assign \access__valid$53  = access__valid;
-  assign \read__payload$55  = read__payload;
-  assign \read__valid$57  = read__valid;
-  assign \commit__payload$59  = commit__payload;
-  assign \commit__valid$61  = commit__valid;
-  assign \policy$63  = policy;
-  assign \starvation_limit$65  = starvation_limit;
-  assign \latency$67  = latency;
-  assign remain = \$2 [15:0];
-  assign \policy$77  = 2'h1;
-  assign error__valid = \i__0__valid$78 ;
-  assign error__payload = \i__0__payload$80 ;
-  assign \error__valid$83  = \i__valid$82 ;
-  assign \error__payload$85  = \i__payload$84 ;
-  assign \o__ready$86  = 1'h1;
-  assign \o__valid$88  = \error__valid$87 ;
-  assign \o__payload$90  = \error__payload$89 ;
-  assign \o__payload$92  = \i__1__payload$91 ;
-  assign \i__1__ready$94  = \o__ready$93 ;
-  assign \o__valid$96  = \i__1__valid$95 ;
-  assign occupancy = \$1 [15:0];
-  assign \i__payload.op  = i__payload[1:0];
-  assign \i__payload.dtype  = i__payload[3:2];
-  assign \i__payload.source  = i__payload[5:4];
-  assign \i__payload.tag  = i__payload[8:6];
-  assign \i__payload.last  = i__payload[9];
-  assign \i__payload.address  = i__payload[41:10];
-  assign \i__payload.data  = i__payload[105:42];
-  assign \i__payload.strobe  = i__payload[113:106];
-  assign \i__payload.touch  = i__payload[129:114];
-  assign \i__payload.touch.enable  = i__payload[114];
-  assign \i__payload.touch.parity  = i__payload[115];
-  assign \i__payload.touch.writer  = i__payload[116];
-  assign \i__payload.touch.index  = i__payload[129:117];
-  assign \i__payload.tile  = i__payload[161:130];
-  assign \i__payload.tile.tracked  = i__payload[130];
-  assign \i__payload.tile.plan  = i__payload[132:131];
-  assign \i__payload.tile.slot  = i__payload[142:133];
-  assign \i__payload.tile.wg  = i__payload[158:143];
-  assign \i__payload.tile.wf  = i__payload[161:159];
-  assign \compute__payload.op  = i__payload[1:0];
-  assign \compute__payload.dtype  = i__payload[3:2];
-  assign \compute__payload.source  = i__payload[5:4];
-  assign \compute__payload.tag  = i__payload[8:6];
-  assign \compute__payload.last  = i__payload[9];
-  assign \compute__payload.address  = i__payload[41:10];
-  assign \compute__payload.data  = i__payload[105:42];
-  assign \compute__payload.strobe  = i__payload[113:106];
-  assign \compute__payload.touch  = i__payload[129:114];
-  assign \compute__payload.touch.enable  = i__payload[114];
-  assign \compute__payload.touch.parity  = i__payload[115];
-  assign \compute__payload.touch.writer  = i__payload[116];
-  assign \compute__payload.touch.index  = i__payload[129:117];
-  assign \compute__payload.tile  = i__payload[161:130];
-  assign \compute__payload.tile.tracked  = i__payload[130];
-  assign \compute__payload.tile.plan  = i__payload[132:131];
-  assign \compute__payload.tile.slot  = i__payload[142:133];
-  assign \compute__payload.tile.wg  = i__payload[158:143];
-  assign \compute__payload.tile.wf  = i__payload[161:159];
+  assign compute__valid = i__valid;
+  assign compute__payload = i__payload;
+  assign i__ready = compute__ready;
+  assign o__valid = \i__0__valid$18 ;
+  assign o__payload = \i__0__payload$20 ;
+  assign \i__0__ready$23  = o__ready;
+  assign \o__valid$25  = \i__valid$24 ;
+  assign \o__payload$27  = \i__payload$26 ;
+  assign \i__ready$29  = \o__ready$28 ;
+  assign \o__valid$31  = \i__1__valid$30 ;
+  assign \o__payload$33  = \i__1__payload$32 ;
+  assign \i__1__ready$35  = \o__ready$34 ;
+  assign \read__payload$37  = read__payload;
+  assign \read__valid$39  = read__valid;
+  assign \commit__payload$41  = commit__payload;
+  assign \commit__valid$43  = commit__valid;
+  assign \policy$45  = policy;
+  assign \starvation_limit$47  = starvation_limit;
+  assign \o__payload$54  = request__payload;
+  assign request__ready = \o__ready$55 ;
+  assign \o__valid$58  = request__valid;
+  assign \clear__payload$60  = clear__payload;
+  assign \clear__ready$62  = clear__ready;
+  assign \clear__valid$64  = clear__valid;
+  assign \access__payload$66  = access__payload;
+  assign \access__ready$67  = access__ready;
+  assign \access__valid$68  = access__valid;
+  assign latency = { 8'h00, \port$17808$0  };
+  assign \latency$70  = { 8'h00, \port$17808$0  };
+  assign remain = \$9 [15:0];
+  assign \policy$79  = 2'h1;
+  assign error__valid = \i__0__valid$80 ;
+  assign error__payload = \i__0__payload$82 ;
+  assign \error__valid$85  = \i__valid$84 ;
+  assign \error__payload$87  = \i__payload$86 ;
+  assign \o__ready$88  = 1'h1;
+  assign \o__valid$90  = \error__valid$89 ;
+  assign \o__payload$92  = \error__payload$91 ;
+  assign \o__payload$94  = \i__1__payload$93 ;
+  assign \i__1__ready$96  = \o__ready$95 ;
+  assign \o__valid$98  = \i__1__valid$97 ;
+  assign occupancy = \$8 [15:0];
   assign \i__0__payload.op  = i__0__payload[1:0];
   assign \i__0__payload.dtype  = i__0__payload[3:2];
   assign \i__0__payload.source  = i__0__payload[5:4];
@@ -4993,120 +4963,197 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   assign \dma__payload.tile.slot  = i__1__payload[142:133];
   assign \dma__payload.tile.wg  = i__1__payload[158:143];
   assign \dma__payload.tile.wf  = i__1__payload[161:159];
-  assign \i__payload$18.op  = \i__payload$18 [1:0];
-  assign \i__payload$18.dtype  = \i__payload$18 [3:2];
-  assign \i__payload$18.source  = \i__payload$18 [5:4];
-  assign \i__payload$18.tag  = \i__payload$18 [8:6];
-  assign \i__payload$18.last  = \i__payload$18 [9];
-  assign \i__payload$18.address  = \i__payload$18 [41:10];
-  assign \i__payload$18.data  = \i__payload$18 [105:42];
-  assign \i__payload$18.strobe  = \i__payload$18 [113:106];
-  assign \i__payload$18.touch  = \i__payload$18 [129:114];
-  assign \i__payload$18.touch.enable  = \i__payload$18 [114];
-  assign \i__payload$18.touch.parity  = \i__payload$18 [115];
-  assign \i__payload$18.touch.writer  = \i__payload$18 [116];
-  assign \i__payload$18.touch.index  = \i__payload$18 [129:117];
-  assign \i__payload$18.tile  = \i__payload$18 [161:130];
-  assign \i__payload$18.tile.tracked  = \i__payload$18 [130];
-  assign \i__payload$18.tile.plan  = \i__payload$18 [132:131];
-  assign \i__payload$18.tile.slot  = \i__payload$18 [142:133];
-  assign \i__payload$18.tile.wg  = \i__payload$18 [158:143];
-  assign \i__payload$18.tile.wf  = \i__payload$18 [161:159];
-  assign \o__payload.op  = \i__payload$18 [1:0];
-  assign \o__payload.dtype  = \i__payload$18 [3:2];
-  assign \o__payload.source  = \i__payload$18 [5:4];
-  assign \o__payload.tag  = \i__payload$18 [8:6];
-  assign \o__payload.last  = \i__payload$18 [9];
-  assign \o__payload.address  = \i__payload$18 [41:10];
-  assign \o__payload.data  = \i__payload$18 [105:42];
-  assign \o__payload.strobe  = \i__payload$18 [113:106];
-  assign \o__payload.touch  = \i__payload$18 [129:114];
-  assign \o__payload.touch.enable  = \i__payload$18 [114];
-  assign \o__payload.touch.parity  = \i__payload$18 [115];
-  assign \o__payload.touch.writer  = \i__payload$18 [116];
-  assign \o__payload.touch.index  = \i__payload$18 [129:117];
-  assign \o__payload.tile  = \i__payload$18 [161:130];
-  assign \o__payload.tile.tracked  = \i__payload$18 [130];
-  assign \o__payload.tile.plan  = \i__payload$18 [132:131];
-  assign \o__payload.tile.slot  = \i__payload$18 [142:133];
-  assign \o__payload.tile.wg  = \i__payload$18 [158:143];
-  assign \o__payload.tile.wf  = \i__payload$18 [161:159];
-  assign \i__0__payload$24.op  = \i__0__payload$24 [1:0];
-  assign \i__0__payload$24.dtype  = \i__0__payload$24 [3:2];
-  assign \i__0__payload$24.source  = \i__0__payload$24 [5:4];
-  assign \i__0__payload$24.tag  = \i__0__payload$24 [8:6];
-  assign \i__0__payload$24.last  = \i__0__payload$24 [9];
-  assign \i__0__payload$24.address  = \i__0__payload$24 [41:10];
-  assign \i__0__payload$24.data  = \i__0__payload$24 [105:42];
-  assign \i__0__payload$24.strobe  = \i__0__payload$24 [113:106];
-  assign \i__0__payload$24.touch  = \i__0__payload$24 [129:114];
-  assign \i__0__payload$24.touch.enable  = \i__0__payload$24 [114];
-  assign \i__0__payload$24.touch.parity  = \i__0__payload$24 [115];
-  assign \i__0__payload$24.touch.writer  = \i__0__payload$24 [116];
-  assign \i__0__payload$24.touch.index  = \i__0__payload$24 [129:117];
-  assign \i__0__payload$24.tile  = \i__0__payload$24 [161:130];
-  assign \i__0__payload$24.tile.tracked  = \i__0__payload$24 [130];
-  assign \i__0__payload$24.tile.plan  = \i__0__payload$24 [132:131];
-  assign \i__0__payload$24.tile.slot  = \i__0__payload$24 [142:133];
-  assign \i__0__payload$24.tile.wg  = \i__0__payload$24 [158:143];
-  assign \i__0__payload$24.tile.wf  = \i__0__payload$24 [161:159];
-  assign \o__payload$25.op  = \i__0__payload$24 [1:0];
-  assign \o__payload$25.dtype  = \i__0__payload$24 [3:2];
-  assign \o__payload$25.source  = \i__0__payload$24 [5:4];
-  assign \o__payload$25.tag  = \i__0__payload$24 [8:6];
-  assign \o__payload$25.last  = \i__0__payload$24 [9];
-  assign \o__payload$25.address  = \i__0__payload$24 [41:10];
-  assign \o__payload$25.data  = \i__0__payload$24 [105:42];
-  assign \o__payload$25.strobe  = \i__0__payload$24 [113:106];
-  assign \o__payload$25.touch  = \i__0__payload$24 [129:114];
-  assign \o__payload$25.touch.enable  = \i__0__payload$24 [114];
-  assign \o__payload$25.touch.parity  = \i__0__payload$24 [115];
-  assign \o__payload$25.touch.writer  = \i__0__payload$24 [116];
-  assign \o__payload$25.touch.index  = \i__0__payload$24 [129:117];
-  assign \o__payload$25.tile  = \i__0__payload$24 [161:130];
-  assign \o__payload$25.tile.tracked  = \i__0__payload$24 [130];
-  assign \o__payload$25.tile.plan  = \i__0__payload$24 [132:131];
-  assign \o__payload$25.tile.slot  = \i__0__payload$24 [142:133];
-  assign \o__payload$25.tile.wg  = \i__0__payload$24 [158:143];
-  assign \o__payload$25.tile.wf  = \i__0__payload$24 [161:159];
-  assign \i__1__payload$30.op  = \i__1__payload$30 [1:0];
-  assign \i__1__payload$30.dtype  = \i__1__payload$30 [3:2];
-  assign \i__1__payload$30.source  = \i__1__payload$30 [5:4];
-  assign \i__1__payload$30.tag  = \i__1__payload$30 [8:6];
-  assign \i__1__payload$30.last  = \i__1__payload$30 [9];
-  assign \i__1__payload$30.address  = \i__1__payload$30 [41:10];
-  assign \i__1__payload$30.data  = \i__1__payload$30 [105:42];
-  assign \i__1__payload$30.strobe  = \i__1__payload$30 [113:106];
-  assign \i__1__payload$30.touch  = \i__1__payload$30 [129:114];
-  assign \i__1__payload$30.touch.enable  = \i__1__payload$30 [114];
-  assign \i__1__payload$30.touch.parity  = \i__1__payload$30 [115];
-  assign \i__1__payload$30.touch.writer  = \i__1__payload$30 [116];
-  assign \i__1__payload$30.touch.index  = \i__1__payload$30 [129:117];
-  assign \i__1__payload$30.tile  = \i__1__payload$30 [161:130];
-  assign \i__1__payload$30.tile.tracked  = \i__1__payload$30 [130];
-  assign \i__1__payload$30.tile.plan  = \i__1__payload$30 [132:131];
-  assign \i__1__payload$30.tile.slot  = \i__1__payload$30 [142:133];
-  assign \i__1__payload$30.tile.wg  = \i__1__payload$30 [158:143];
-  assign \i__1__payload$30.tile.wf  = \i__1__payload$30 [161:159];
-  assign \o__payload$31.op  = \i__1__payload$30 [1:0];
-  assign \o__payload$31.dtype  = \i__1__payload$30 [3:2];
-  assign \o__payload$31.source  = \i__1__payload$30 [5:4];
-  assign \o__payload$31.tag  = \i__1__payload$30 [8:6];
-  assign \o__payload$31.last  = \i__1__payload$30 [9];
-  assign \o__payload$31.address  = \i__1__payload$30 [41:10];
-  assign \o__payload$31.data  = \i__1__payload$30 [105:42];
-  assign \o__payload$31.strobe  = \i__1__payload$30 [113:106];
-  assign \o__payload$31.touch  = \i__1__payload$30 [129:114];
-  assign \o__payload$31.touch.enable  = \i__1__payload$30 [114];
-  assign \o__payload$31.touch.parity  = \i__1__payload$30 [115];
-  assign \o__payload$31.touch.writer  = \i__1__payload$30 [116];
-  assign \o__payload$31.touch.index  = \i__1__payload$30 [129:117];
-  assign \o__payload$31.tile  = \i__1__payload$30 [161:130];
-  assign \o__payload$31.tile.tracked  = \i__1__payload$30 [130];
-  assign \o__payload$31.tile.plan  = \i__1__payload$30 [132:131];
-  assign \o__payload$31.tile.slot  = \i__1__payload$30 [142:133];
-  assign \o__payload$31.tile.wg  = \i__1__payload$30 [158:143];
-  assign \o__payload$31.tile.wf  = \i__1__payload$30 [161:159];
+  assign \i__payload.op  = i__payload[1:0];
+  assign \i__payload.dtype  = i__payload[3:2];
+  assign \i__payload.source  = i__payload[5:4];
+  assign \i__payload.tag  = i__payload[8:6];
+  assign \i__payload.last  = i__payload[9];
+  assign \i__payload.address  = i__payload[41:10];
+  assign \i__payload.data  = i__payload[105:42];
+  assign \i__payload.strobe  = i__payload[113:106];
+  assign \i__payload.touch  = i__payload[129:114];
+  assign \i__payload.touch.enable  = i__payload[114];
+  assign \i__payload.touch.parity  = i__payload[115];
+  assign \i__payload.touch.writer  = i__payload[116];
+  assign \i__payload.touch.index  = i__payload[129:117];
+  assign \i__payload.tile  = i__payload[161:130];
+  assign \i__payload.tile.tracked  = i__payload[130];
+  assign \i__payload.tile.plan  = i__payload[132:131];
+  assign \i__payload.tile.slot  = i__payload[142:133];
+  assign \i__payload.tile.wg  = i__payload[158:143];
+  assign \i__payload.tile.wf  = i__payload[161:159];
+  assign \compute__payload.op  = i__payload[1:0];
+  assign \compute__payload.dtype  = i__payload[3:2];
+  assign \compute__payload.source  = i__payload[5:4];
+  assign \compute__payload.tag  = i__payload[8:6];
+  assign \compute__payload.last  = i__payload[9];
+  assign \compute__payload.address  = i__payload[41:10];
+  assign \compute__payload.data  = i__payload[105:42];
+  assign \compute__payload.strobe  = i__payload[113:106];
+  assign \compute__payload.touch  = i__payload[129:114];
+  assign \compute__payload.touch.enable  = i__payload[114];
+  assign \compute__payload.touch.parity  = i__payload[115];
+  assign \compute__payload.touch.writer  = i__payload[116];
+  assign \compute__payload.touch.index  = i__payload[129:117];
+  assign \compute__payload.tile  = i__payload[161:130];
+  assign \compute__payload.tile.tracked  = i__payload[130];
+  assign \compute__payload.tile.plan  = i__payload[132:131];
+  assign \compute__payload.tile.slot  = i__payload[142:133];
+  assign \compute__payload.tile.wg  = i__payload[158:143];
+  assign \compute__payload.tile.wf  = i__payload[161:159];
+  assign \i__0__payload$20.op  = \i__0__payload$20 [1:0];
+  assign \i__0__payload$20.dtype  = \i__0__payload$20 [3:2];
+  assign \i__0__payload$20.source  = \i__0__payload$20 [5:4];
+  assign \i__0__payload$20.tag  = \i__0__payload$20 [8:6];
+  assign \i__0__payload$20.last  = \i__0__payload$20 [9];
+  assign \i__0__payload$20.address  = \i__0__payload$20 [41:10];
+  assign \i__0__payload$20.data  = \i__0__payload$20 [105:42];
+  assign \i__0__payload$20.strobe  = \i__0__payload$20 [113:106];
+  assign \i__0__payload$20.touch  = \i__0__payload$20 [129:114];
+  assign \i__0__payload$20.touch.enable  = \i__0__payload$20 [114];
+  assign \i__0__payload$20.touch.parity  = \i__0__payload$20 [115];
+  assign \i__0__payload$20.touch.writer  = \i__0__payload$20 [116];
+  assign \i__0__payload$20.touch.index  = \i__0__payload$20 [129:117];
+  assign \i__0__payload$20.tile  = \i__0__payload$20 [161:130];
+  assign \i__0__payload$20.tile.tracked  = \i__0__payload$20 [130];
+  assign \i__0__payload$20.tile.plan  = \i__0__payload$20 [132:131];
+  assign \i__0__payload$20.tile.slot  = \i__0__payload$20 [142:133];
+  assign \i__0__payload$20.tile.wg  = \i__0__payload$20 [158:143];
+  assign \i__0__payload$20.tile.wf  = \i__0__payload$20 [161:159];
+  assign \o__payload.op  = \i__0__payload$20 [1:0];
+  assign \o__payload.dtype  = \i__0__payload$20 [3:2];
+  assign \o__payload.source  = \i__0__payload$20 [5:4];
+  assign \o__payload.tag  = \i__0__payload$20 [8:6];
+  assign \o__payload.last  = \i__0__payload$20 [9];
+  assign \o__payload.address  = \i__0__payload$20 [41:10];
+  assign \o__payload.data  = \i__0__payload$20 [105:42];
+  assign \o__payload.strobe  = \i__0__payload$20 [113:106];
+  assign \o__payload.touch  = \i__0__payload$20 [129:114];
+  assign \o__payload.touch.enable  = \i__0__payload$20 [114];
+  assign \o__payload.touch.parity  = \i__0__payload$20 [115];
+  assign \o__payload.touch.writer  = \i__0__payload$20 [116];
+  assign \o__payload.touch.index  = \i__0__payload$20 [129:117];
+  assign \o__payload.tile  = \i__0__payload$20 [161:130];
+  assign \o__payload.tile.tracked  = \i__0__payload$20 [130];
+  assign \o__payload.tile.plan  = \i__0__payload$20 [132:131];
+  assign \o__payload.tile.slot  = \i__0__payload$20 [142:133];
+  assign \o__payload.tile.wg  = \i__0__payload$20 [158:143];
+  assign \o__payload.tile.wf  = \i__0__payload$20 [161:159];
+  assign \i__payload$26.op  = \i__payload$26 [1:0];
+  assign \i__payload$26.dtype  = \i__payload$26 [3:2];
+  assign \i__payload$26.source  = \i__payload$26 [5:4];
+  assign \i__payload$26.tag  = \i__payload$26 [8:6];
+  assign \i__payload$26.last  = \i__payload$26 [9];
+  assign \i__payload$26.address  = \i__payload$26 [41:10];
+  assign \i__payload$26.data  = \i__payload$26 [105:42];
+  assign \i__payload$26.strobe  = \i__payload$26 [113:106];
+  assign \i__payload$26.touch  = \i__payload$26 [129:114];
+  assign \i__payload$26.touch.enable  = \i__payload$26 [114];
+  assign \i__payload$26.touch.parity  = \i__payload$26 [115];
+  assign \i__payload$26.touch.writer  = \i__payload$26 [116];
+  assign \i__payload$26.touch.index  = \i__payload$26 [129:117];
+  assign \i__payload$26.tile  = \i__payload$26 [161:130];
+  assign \i__payload$26.tile.tracked  = \i__payload$26 [130];
+  assign \i__payload$26.tile.plan  = \i__payload$26 [132:131];
+  assign \i__payload$26.tile.slot  = \i__payload$26 [142:133];
+  assign \i__payload$26.tile.wg  = \i__payload$26 [158:143];
+  assign \i__payload$26.tile.wf  = \i__payload$26 [161:159];
+  assign \o__payload$27.op  = \i__payload$26 [1:0];
+  assign \o__payload$27.dtype  = \i__payload$26 [3:2];
+  assign \o__payload$27.source  = \i__payload$26 [5:4];
+  assign \o__payload$27.tag  = \i__payload$26 [8:6];
+  assign \o__payload$27.last  = \i__payload$26 [9];
+  assign \o__payload$27.address  = \i__payload$26 [41:10];
+  assign \o__payload$27.data  = \i__payload$26 [105:42];
+  assign \o__payload$27.strobe  = \i__payload$26 [113:106];
+  assign \o__payload$27.touch  = \i__payload$26 [129:114];
+  assign \o__payload$27.touch.enable  = \i__payload$26 [114];
+  assign \o__payload$27.touch.parity  = \i__payload$26 [115];
+  assign \o__payload$27.touch.writer  = \i__payload$26 [116];
+  assign \o__payload$27.touch.index  = \i__payload$26 [129:117];
+  assign \o__payload$27.tile  = \i__payload$26 [161:130];
+  assign \o__payload$27.tile.tracked  = \i__payload$26 [130];
+  assign \o__payload$27.tile.plan  = \i__payload$26 [132:131];
+  assign \o__payload$27.tile.slot  = \i__payload$26 [142:133];
+  assign \o__payload$27.tile.wg  = \i__payload$26 [158:143];
+  assign \o__payload$27.tile.wf  = \i__payload$26 [161:159];
+  assign \i__1__payload$32.op  = \i__1__payload$32 [1:0];
+  assign \i__1__payload$32.dtype  = \i__1__payload$32 [3:2];
+  assign \i__1__payload$32.source  = \i__1__payload$32 [5:4];
+  assign \i__1__payload$32.tag  = \i__1__payload$32 [8:6];
+  assign \i__1__payload$32.last  = \i__1__payload$32 [9];
+  assign \i__1__payload$32.address  = \i__1__payload$32 [41:10];
+  assign \i__1__payload$32.data  = \i__1__payload$32 [105:42];
+  assign \i__1__payload$32.strobe  = \i__1__payload$32 [113:106];
+  assign \i__1__payload$32.touch  = \i__1__payload$32 [129:114];
+  assign \i__1__payload$32.touch.enable  = \i__1__payload$32 [114];
+  assign \i__1__payload$32.touch.parity  = \i__1__payload$32 [115];
+  assign \i__1__payload$32.touch.writer  = \i__1__payload$32 [116];
+  assign \i__1__payload$32.touch.index  = \i__1__payload$32 [129:117];
+  assign \i__1__payload$32.tile  = \i__1__payload$32 [161:130];
+  assign \i__1__payload$32.tile.tracked  = \i__1__payload$32 [130];
+  assign \i__1__payload$32.tile.plan  = \i__1__payload$32 [132:131];
+  assign \i__1__payload$32.tile.slot  = \i__1__payload$32 [142:133];
+  assign \i__1__payload$32.tile.wg  = \i__1__payload$32 [158:143];
+  assign \i__1__payload$32.tile.wf  = \i__1__payload$32 [161:159];
+  assign \o__payload$33.op  = \i__1__payload$32 [1:0];
+  assign \o__payload$33.dtype  = \i__1__payload$32 [3:2];
+  assign \o__payload$33.source  = \i__1__payload$32 [5:4];
+  assign \o__payload$33.tag  = \i__1__payload$32 [8:6];
+  assign \o__payload$33.last  = \i__1__payload$32 [9];
+  assign \o__payload$33.address  = \i__1__payload$32 [41:10];
+  assign \o__payload$33.data  = \i__1__payload$32 [105:42];
+  assign \o__payload$33.strobe  = \i__1__payload$32 [113:106];
+  assign \o__payload$33.touch  = \i__1__payload$32 [129:114];
+  assign \o__payload$33.touch.enable  = \i__1__payload$32 [114];
+  assign \o__payload$33.touch.parity  = \i__1__payload$32 [115];
+  assign \o__payload$33.touch.writer  = \i__1__payload$32 [116];
+  assign \o__payload$33.touch.index  = \i__1__payload$32 [129:117];
+  assign \o__payload$33.tile  = \i__1__payload$32 [161:130];
+  assign \o__payload$33.tile.tracked  = \i__1__payload$32 [130];
+  assign \o__payload$33.tile.plan  = \i__1__payload$32 [132:131];
+  assign \o__payload$33.tile.slot  = \i__1__payload$32 [142:133];
+  assign \o__payload$33.tile.wg  = \i__1__payload$32 [158:143];
+  assign \o__payload$33.tile.wf  = \i__1__payload$32 [161:159];
+  assign \read__payload.source  = read__payload[1:0];
+  assign \read__payload.last  = read__payload[2];
+  assign \read__payload.error  = read__payload[3];
+  assign \read__payload.data  = read__payload[67:4];
+  assign \read__payload$37.source  = read__payload[1:0];
+  assign \read__payload$37.last  = read__payload[2];
+  assign \read__payload$37.error  = read__payload[3];
+  assign \read__payload$37.data  = read__payload[67:4];
+  assign \commit__payload.source  = commit__payload[1:0];
+  assign \commit__payload.tag  = commit__payload[4:2];
+  assign \commit__payload.last  = commit__payload[5];
+  assign \commit__payload.error  = commit__payload[6];
+  assign \commit__payload.bytes  = commit__payload[10:7];
+  assign \commit__payload.address  = commit__payload[42:11];
+  assign \commit__payload.tile  = commit__payload[74:43];
+  assign \commit__payload.tile.tracked  = commit__payload[43];
+  assign \commit__payload.tile.plan  = commit__payload[45:44];
+  assign \commit__payload.tile.slot  = commit__payload[55:46];
+  assign \commit__payload.tile.wg  = commit__payload[71:56];
+  assign \commit__payload.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$41.source  = commit__payload[1:0];
+  assign \commit__payload$41.tag  = commit__payload[4:2];
+  assign \commit__payload$41.last  = commit__payload[5];
+  assign \commit__payload$41.error  = commit__payload[6];
+  assign \commit__payload$41.bytes  = commit__payload[10:7];
+  assign \commit__payload$41.address  = commit__payload[42:11];
+  assign \commit__payload$41.tile  = commit__payload[74:43];
+  assign \commit__payload$41.tile.tracked  = commit__payload[43];
+  assign \commit__payload$41.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$41.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$41.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$41.tile.wf  = commit__payload[74:72];
+  assign \events.compute_issue  = events[0];
+  assign \events.communication_issue  = events[1];
+  assign \events.compute_stall  = events[2];
+  assign \events.communication_stall  = events[3];
+  assign \events.forced  = events[4];
+  assign \events.communication_hold  = events[5];
+  assign \events.access  = events[6];
   assign \request__payload.op  = request__payload[1:0];
   assign \request__payload.dtype  = request__payload[3:2];
   assign \request__payload.source  = request__payload[5:4];
@@ -5126,25 +5173,25 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   assign \request__payload.tile.slot  = request__payload[142:133];
   assign \request__payload.tile.wg  = request__payload[158:143];
   assign \request__payload.tile.wf  = request__payload[161:159];
-  assign \o__payload$37.op  = request__payload[1:0];
-  assign \o__payload$37.dtype  = request__payload[3:2];
-  assign \o__payload$37.source  = request__payload[5:4];
-  assign \o__payload$37.tag  = request__payload[8:6];
-  assign \o__payload$37.last  = request__payload[9];
-  assign \o__payload$37.address  = request__payload[41:10];
-  assign \o__payload$37.data  = request__payload[105:42];
-  assign \o__payload$37.strobe  = request__payload[113:106];
-  assign \o__payload$37.touch  = request__payload[129:114];
-  assign \o__payload$37.touch.enable  = request__payload[114];
-  assign \o__payload$37.touch.parity  = request__payload[115];
-  assign \o__payload$37.touch.writer  = request__payload[116];
-  assign \o__payload$37.touch.index  = request__payload[129:117];
-  assign \o__payload$37.tile  = request__payload[161:130];
-  assign \o__payload$37.tile.tracked  = request__payload[130];
-  assign \o__payload$37.tile.plan  = request__payload[132:131];
-  assign \o__payload$37.tile.slot  = request__payload[142:133];
-  assign \o__payload$37.tile.wg  = request__payload[158:143];
-  assign \o__payload$37.tile.wf  = request__payload[161:159];
+  assign \o__payload$54.op  = request__payload[1:0];
+  assign \o__payload$54.dtype  = request__payload[3:2];
+  assign \o__payload$54.source  = request__payload[5:4];
+  assign \o__payload$54.tag  = request__payload[8:6];
+  assign \o__payload$54.last  = request__payload[9];
+  assign \o__payload$54.address  = request__payload[41:10];
+  assign \o__payload$54.data  = request__payload[105:42];
+  assign \o__payload$54.strobe  = request__payload[113:106];
+  assign \o__payload$54.touch  = request__payload[129:114];
+  assign \o__payload$54.touch.enable  = request__payload[114];
+  assign \o__payload$54.touch.parity  = request__payload[115];
+  assign \o__payload$54.touch.writer  = request__payload[116];
+  assign \o__payload$54.touch.index  = request__payload[129:117];
+  assign \o__payload$54.tile  = request__payload[161:130];
+  assign \o__payload$54.tile.tracked  = request__payload[130];
+  assign \o__payload$54.tile.plan  = request__payload[132:131];
+  assign \o__payload$54.tile.slot  = request__payload[142:133];
+  assign \o__payload$54.tile.wg  = request__payload[158:143];
+  assign \o__payload$54.tile.wf  = request__payload[161:159];
   assign \clear__payload.plan  = clear__payload[1:0];
   assign \clear__payload.any_tiles  = clear__payload[2];
   assign \clear__payload.first_tile  = clear__payload[12:3];
@@ -5155,16 +5202,16 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   assign \clear__payload.any_touch  = clear__payload[56];
   assign \clear__payload.first_touch  = clear__payload[69:57];
   assign \clear__payload.last_touch  = clear__payload[82:70];
-  assign \clear__payload$43.plan  = clear__payload[1:0];
-  assign \clear__payload$43.any_tiles  = clear__payload[2];
-  assign \clear__payload$43.first_tile  = clear__payload[12:3];
-  assign \clear__payload$43.last_tile  = clear__payload[22:13];
-  assign \clear__payload$43.any_commands  = clear__payload[23];
-  assign \clear__payload$43.first_command  = clear__payload[39:24];
-  assign \clear__payload$43.last_command  = clear__payload[55:40];
-  assign \clear__payload$43.any_touch  = clear__payload[56];
-  assign \clear__payload$43.first_touch  = clear__payload[69:57];
-  assign \clear__payload$43.last_touch  = clear__payload[82:70];
+  assign \clear__payload$60.plan  = clear__payload[1:0];
+  assign \clear__payload$60.any_tiles  = clear__payload[2];
+  assign \clear__payload$60.first_tile  = clear__payload[12:3];
+  assign \clear__payload$60.last_tile  = clear__payload[22:13];
+  assign \clear__payload$60.any_commands  = clear__payload[23];
+  assign \clear__payload$60.first_command  = clear__payload[39:24];
+  assign \clear__payload$60.last_command  = clear__payload[55:40];
+  assign \clear__payload$60.any_touch  = clear__payload[56];
+  assign \clear__payload$60.first_touch  = clear__payload[69:57];
+  assign \clear__payload$60.last_touch  = clear__payload[82:70];
   assign \access__payload.write  = access__payload[0];
   assign \access__payload.add  = access__payload[4:1];
   assign \access__payload.dtype  = access__payload[6:5];
@@ -5180,134 +5227,95 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   assign \access__payload.tile.slot  = access__payload[129:120];
   assign \access__payload.tile.wg  = access__payload[145:130];
   assign \access__payload.tile.wf  = access__payload[148:146];
-  assign \access__payload$49.write  = access__payload[0];
-  assign \access__payload$49.add  = access__payload[4:1];
-  assign \access__payload$49.dtype  = access__payload[6:5];
-  assign \access__payload$49.source  = access__payload[8:7];
-  assign \access__payload$49.tag  = access__payload[11:9];
-  assign \access__payload$49.last  = access__payload[12];
-  assign \access__payload$49.address  = access__payload[44:13];
-  assign \access__payload$49.data  = access__payload[108:45];
-  assign \access__payload$49.strobe  = access__payload[116:109];
-  assign \access__payload$49.tile  = access__payload[148:117];
-  assign \access__payload$49.tile.tracked  = access__payload[117];
-  assign \access__payload$49.tile.plan  = access__payload[119:118];
-  assign \access__payload$49.tile.slot  = access__payload[129:120];
-  assign \access__payload$49.tile.wg  = access__payload[145:130];
-  assign \access__payload$49.tile.wf  = access__payload[148:146];
-  assign \read__payload.source  = read__payload[1:0];
-  assign \read__payload.last  = read__payload[2];
-  assign \read__payload.error  = read__payload[3];
-  assign \read__payload.data  = read__payload[67:4];
-  assign \read__payload$55.source  = read__payload[1:0];
-  assign \read__payload$55.last  = read__payload[2];
-  assign \read__payload$55.error  = read__payload[3];
-  assign \read__payload$55.data  = read__payload[67:4];
-  assign \commit__payload.source  = commit__payload[1:0];
-  assign \commit__payload.tag  = commit__payload[4:2];
-  assign \commit__payload.last  = commit__payload[5];
-  assign \commit__payload.error  = commit__payload[6];
-  assign \commit__payload.bytes  = commit__payload[10:7];
-  assign \commit__payload.address  = commit__payload[42:11];
-  assign \commit__payload.tile  = commit__payload[74:43];
-  assign \commit__payload.tile.tracked  = commit__payload[43];
-  assign \commit__payload.tile.plan  = commit__payload[45:44];
-  assign \commit__payload.tile.slot  = commit__payload[55:46];
-  assign \commit__payload.tile.wg  = commit__payload[71:56];
-  assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$59.source  = commit__payload[1:0];
-  assign \commit__payload$59.tag  = commit__payload[4:2];
-  assign \commit__payload$59.last  = commit__payload[5];
-  assign \commit__payload$59.error  = commit__payload[6];
-  assign \commit__payload$59.bytes  = commit__payload[10:7];
-  assign \commit__payload$59.address  = commit__payload[42:11];
-  assign \commit__payload$59.tile  = commit__payload[74:43];
-  assign \commit__payload$59.tile.tracked  = commit__payload[43];
-  assign \commit__payload$59.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$59.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$59.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$59.tile.wf  = commit__payload[74:72];
-  assign \events.compute_issue  = events[0];
-  assign \events.communication_issue  = events[1];
-  assign \events.compute_stall  = events[2];
-  assign \events.communication_stall  = events[3];
-  assign \events.forced  = events[4];
-  assign \events.communication_hold  = events[5];
-  assign \events.access  = events[6];
-  assign \i__0__payload$80.cause  = \i__0__payload$80 [3:0];
-  assign \i__0__payload$80.address  = \i__0__payload$80 [35:4];
-  assign \i__0__payload$80.tile  = \i__0__payload$80 [67:36];
-  assign \i__0__payload$80.tile.tracked  = \i__0__payload$80 [36];
-  assign \i__0__payload$80.tile.plan  = \i__0__payload$80 [38:37];
-  assign \i__0__payload$80.tile.slot  = \i__0__payload$80 [48:39];
-  assign \i__0__payload$80.tile.wg  = \i__0__payload$80 [64:49];
-  assign \i__0__payload$80.tile.wf  = \i__0__payload$80 [67:65];
-  assign \error__payload.cause  = \i__0__payload$80 [3:0];
-  assign \error__payload.address  = \i__0__payload$80 [35:4];
-  assign \error__payload.tile  = \i__0__payload$80 [67:36];
-  assign \error__payload.tile.tracked  = \i__0__payload$80 [36];
-  assign \error__payload.tile.plan  = \i__0__payload$80 [38:37];
-  assign \error__payload.tile.slot  = \i__0__payload$80 [48:39];
-  assign \error__payload.tile.wg  = \i__0__payload$80 [64:49];
-  assign \error__payload.tile.wf  = \i__0__payload$80 [67:65];
-  assign \i__payload$84.cause  = \i__payload$84 [3:0];
-  assign \i__payload$84.address  = \i__payload$84 [35:4];
-  assign \i__payload$84.tile  = \i__payload$84 [67:36];
-  assign \i__payload$84.tile.tracked  = \i__payload$84 [36];
-  assign \i__payload$84.tile.plan  = \i__payload$84 [38:37];
-  assign \i__payload$84.tile.slot  = \i__payload$84 [48:39];
-  assign \i__payload$84.tile.wg  = \i__payload$84 [64:49];
-  assign \i__payload$84.tile.wf  = \i__payload$84 [67:65];
-  assign \error__payload$85.cause  = \i__payload$84 [3:0];
-  assign \error__payload$85.address  = \i__payload$84 [35:4];
-  assign \error__payload$85.tile  = \i__payload$84 [67:36];
-  assign \error__payload$85.tile.tracked  = \i__payload$84 [36];
-  assign \error__payload$85.tile.plan  = \i__payload$84 [38:37];
-  assign \error__payload$85.tile.slot  = \i__payload$84 [48:39];
-  assign \error__payload$85.tile.wg  = \i__payload$84 [64:49];
-  assign \error__payload$85.tile.wf  = \i__payload$84 [67:65];
-  assign \error__payload$89.cause  = \error__payload$89 [3:0];
-  assign \error__payload$89.address  = \error__payload$89 [35:4];
-  assign \error__payload$89.tile  = \error__payload$89 [67:36];
-  assign \error__payload$89.tile.tracked  = \error__payload$89 [36];
-  assign \error__payload$89.tile.plan  = \error__payload$89 [38:37];
-  assign \error__payload$89.tile.slot  = \error__payload$89 [48:39];
-  assign \error__payload$89.tile.wg  = \error__payload$89 [64:49];
-  assign \error__payload$89.tile.wf  = \error__payload$89 [67:65];
-  assign \o__payload$90.cause  = \error__payload$89 [3:0];
-  assign \o__payload$90.address  = \error__payload$89 [35:4];
-  assign \o__payload$90.tile  = \error__payload$89 [67:36];
-  assign \o__payload$90.tile.tracked  = \error__payload$89 [36];
-  assign \o__payload$90.tile.plan  = \error__payload$89 [38:37];
-  assign \o__payload$90.tile.slot  = \error__payload$89 [48:39];
-  assign \o__payload$90.tile.wg  = \error__payload$89 [64:49];
-  assign \o__payload$90.tile.wf  = \error__payload$89 [67:65];
-  assign \i__1__payload$91.cause  = \i__1__payload$91 [3:0];
-  assign \i__1__payload$91.address  = \i__1__payload$91 [35:4];
-  assign \i__1__payload$91.tile  = \i__1__payload$91 [67:36];
-  assign \i__1__payload$91.tile.tracked  = \i__1__payload$91 [36];
-  assign \i__1__payload$91.tile.plan  = \i__1__payload$91 [38:37];
-  assign \i__1__payload$91.tile.slot  = \i__1__payload$91 [48:39];
-  assign \i__1__payload$91.tile.wg  = \i__1__payload$91 [64:49];
-  assign \i__1__payload$91.tile.wf  = \i__1__payload$91 [67:65];
-  assign \o__payload$92.cause  = \i__1__payload$91 [3:0];
-  assign \o__payload$92.address  = \i__1__payload$91 [35:4];
-  assign \o__payload$92.tile  = \i__1__payload$91 [67:36];
-  assign \o__payload$92.tile.tracked  = \i__1__payload$91 [36];
-  assign \o__payload$92.tile.plan  = \i__1__payload$91 [38:37];
-  assign \o__payload$92.tile.slot  = \i__1__payload$91 [48:39];
-  assign \o__payload$92.tile.wg  = \i__1__payload$91 [64:49];
-  assign \o__payload$92.tile.wf  = \i__1__payload$91 [67:65];
-  assign events[6] = entered;
+  assign \access__payload$66.write  = access__payload[0];
+  assign \access__payload$66.add  = access__payload[4:1];
+  assign \access__payload$66.dtype  = access__payload[6:5];
+  assign \access__payload$66.source  = access__payload[8:7];
+  assign \access__payload$66.tag  = access__payload[11:9];
+  assign \access__payload$66.last  = access__payload[12];
+  assign \access__payload$66.address  = access__payload[44:13];
+  assign \access__payload$66.data  = access__payload[108:45];
+  assign \access__payload$66.strobe  = access__payload[116:109];
+  assign \access__payload$66.tile  = access__payload[148:117];
+  assign \access__payload$66.tile.tracked  = access__payload[117];
+  assign \access__payload$66.tile.plan  = access__payload[119:118];
+  assign \access__payload$66.tile.slot  = access__payload[129:120];
+  assign \access__payload$66.tile.wg  = access__payload[145:130];
+  assign \access__payload$66.tile.wf  = access__payload[148:146];
+  assign \i__0__payload$82.cause  = \i__0__payload$82 [3:0];
+  assign \i__0__payload$82.address  = \i__0__payload$82 [35:4];
+  assign \i__0__payload$82.tile  = \i__0__payload$82 [67:36];
+  assign \i__0__payload$82.tile.tracked  = \i__0__payload$82 [36];
+  assign \i__0__payload$82.tile.plan  = \i__0__payload$82 [38:37];
+  assign \i__0__payload$82.tile.slot  = \i__0__payload$82 [48:39];
+  assign \i__0__payload$82.tile.wg  = \i__0__payload$82 [64:49];
+  assign \i__0__payload$82.tile.wf  = \i__0__payload$82 [67:65];
+  assign \error__payload.cause  = \i__0__payload$82 [3:0];
+  assign \error__payload.address  = \i__0__payload$82 [35:4];
+  assign \error__payload.tile  = \i__0__payload$82 [67:36];
+  assign \error__payload.tile.tracked  = \i__0__payload$82 [36];
+  assign \error__payload.tile.plan  = \i__0__payload$82 [38:37];
+  assign \error__payload.tile.slot  = \i__0__payload$82 [48:39];
+  assign \error__payload.tile.wg  = \i__0__payload$82 [64:49];
+  assign \error__payload.tile.wf  = \i__0__payload$82 [67:65];
+  assign \i__payload$86.cause  = \i__payload$86 [3:0];
+  assign \i__payload$86.address  = \i__payload$86 [35:4];
+  assign \i__payload$86.tile  = \i__payload$86 [67:36];
+  assign \i__payload$86.tile.tracked  = \i__payload$86 [36];
+  assign \i__payload$86.tile.plan  = \i__payload$86 [38:37];
+  assign \i__payload$86.tile.slot  = \i__payload$86 [48:39];
+  assign \i__payload$86.tile.wg  = \i__payload$86 [64:49];
+  assign \i__payload$86.tile.wf  = \i__payload$86 [67:65];
+  assign \error__payload$87.cause  = \i__payload$86 [3:0];
+  assign \error__payload$87.address  = \i__payload$86 [35:4];
+  assign \error__payload$87.tile  = \i__payload$86 [67:36];
+  assign \error__payload$87.tile.tracked  = \i__payload$86 [36];
+  assign \error__payload$87.tile.plan  = \i__payload$86 [38:37];
+  assign \error__payload$87.tile.slot  = \i__payload$86 [48:39];
+  assign \error__payload$87.tile.wg  = \i__payload$86 [64:49];
+  assign \error__payload$87.tile.wf  = \i__payload$86 [67:65];
+  assign \error__payload$91.cause  = \error__payload$91 [3:0];
+  assign \error__payload$91.address  = \error__payload$91 [35:4];
+  assign \error__payload$91.tile  = \error__payload$91 [67:36];
+  assign \error__payload$91.tile.tracked  = \error__payload$91 [36];
+  assign \error__payload$91.tile.plan  = \error__payload$91 [38:37];
+  assign \error__payload$91.tile.slot  = \error__payload$91 [48:39];
+  assign \error__payload$91.tile.wg  = \error__payload$91 [64:49];
+  assign \error__payload$91.tile.wf  = \error__payload$91 [67:65];
+  assign \o__payload$92.cause  = \error__payload$91 [3:0];
+  assign \o__payload$92.address  = \error__payload$91 [35:4];
+  assign \o__payload$92.tile  = \error__payload$91 [67:36];
+  assign \o__payload$92.tile.tracked  = \error__payload$91 [36];
+  assign \o__payload$92.tile.plan  = \error__payload$91 [38:37];
+  assign \o__payload$92.tile.slot  = \error__payload$91 [48:39];
+  assign \o__payload$92.tile.wg  = \error__payload$91 [64:49];
+  assign \o__payload$92.tile.wf  = \error__payload$91 [67:65];
+  assign \i__1__payload$93.cause  = \i__1__payload$93 [3:0];
+  assign \i__1__payload$93.address  = \i__1__payload$93 [35:4];
+  assign \i__1__payload$93.tile  = \i__1__payload$93 [67:36];
+  assign \i__1__payload$93.tile.tracked  = \i__1__payload$93 [36];
+  assign \i__1__payload$93.tile.plan  = \i__1__payload$93 [38:37];
+  assign \i__1__payload$93.tile.slot  = \i__1__payload$93 [48:39];
+  assign \i__1__payload$93.tile.wg  = \i__1__payload$93 [64:49];
+  assign \i__1__payload$93.tile.wf  = \i__1__payload$93 [67:65];
+  assign \o__payload$94.cause  = \i__1__payload$93 [3:0];
+  assign \o__payload$94.address  = \i__1__payload$93 [35:4];
+  assign \o__payload$94.tile  = \i__1__payload$93 [67:36];
+  assign \o__payload$94.tile.tracked  = \i__1__payload$93 [36];
+  assign \o__payload$94.tile.plan  = \i__1__payload$93 [38:37];
+  assign \o__payload$94.tile.slot  = \i__1__payload$93 [48:39];
+  assign \o__payload$94.tile.wg  = \i__1__payload$93 [64:49];
+  assign \o__payload$94.tile.wf  = \i__1__payload$93 [67:65];
+  assign events[6] = \$7 ;
   assign events[5] = held;
   assign events[4] = forced;
-  assign events[3] = \$8 ;
-  assign events[2] = \$6 ;
-  assign events[1] = \$4 ;
-  assign events[0] = \$3 ;
+  assign events[3] = \$6 ;
+  assign events[2] = \$4 ;
+  assign events[1] = \$2 ;
+  assign events[0] = \$1 ;
 endmodule
 
-module \t3_node_small.controller.arbiter (rst, forced, held, i__0__ready, i__1__ready, o__ready, closed, i__0__valid, i__0__payload, i__1__valid, i__1__payload, o__valid, o__payload, policy, starvation_limit, clk);
+module \t3_node_small.controller.arbiter (rst, forced, held, i__0__ready, i__1__ready, o__ready, closed, o__valid, o__payload, i__0__valid, i__0__payload, i__1__valid, i__1__payload, policy, starvation_limit, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$6 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$6 <= 1'b0;
   wire \$1 ;
@@ -6473,7 +6481,7 @@ module \t3_node_small.controller.compute_queue (rst, o__ready, i__valid, write__
   assign \o__payload.tile.wf  = o__payload[161:159];
 endmodule
 
-module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready, access__valid, request__valid, request__payload, clear__ready, access__payload, error__valid, error__payload, access__ready, clear__payload, clk);
+module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready, access__valid, request__valid, request__payload, access__ready, clear__ready, access__payload, error__valid, error__payload, clear__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$9 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$9 <= 1'b0;
   wire \$1 ;
@@ -7812,40 +7820,40 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   assign write__en = \$204 [3];
 endmodule
 
-module \t3_node_small.controller.memory (rst, access__valid, access__payload, leaves, occupancy, commit__valid, commit__payload, read__valid, read__payload, error__valid, error__payload, access__ready, latency, clk);
+module \t3_node_small.controller.memory (rst, i__valid, leaves, occupancy, commit__valid, commit__payload, read__valid, read__payload, error__valid, error__payload, access__ready, access__payload, \port$17808$0 , clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$10 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$10 <= 1'b0;
-  wire [18:0] \$1 ;
-  wire [16:0] \$10 ;
-  wire [17:0] \$11 ;
+  wire \$1 ;
+  wire \$10 ;
+  wire \$11 ;
   wire \$12 ;
-  wire \$13 ;
-  wire [9:0] \$14 ;
+  wire [18:0] \$13 ;
+  wire [18:0] \$14 ;
   wire \$15 ;
   wire \$16 ;
   wire \$17 ;
   wire \$18 ;
   wire \$19 ;
-  wire [18:0] \$2 ;
+  wire \$2 ;
   wire \$20 ;
-  wire [18:0] \$21 ;
-  wire \$22 ;
+  wire [16:0] \$21 ;
+  wire [17:0] \$22 ;
   wire \$23 ;
   wire \$24 ;
-  wire \$25 ;
+  wire [9:0] \$25 ;
   wire \$26 ;
-  wire [18:0] \$27 ;
+  wire \$27 ;
   wire \$28 ;
   wire \$29 ;
   wire \$3 ;
   wire \$30 ;
   wire \$31 ;
-  reg [17:0] \$32 ;
-  reg [17:0] \$33 ;
+  reg \$32 ;
+  reg [148:0] \$33 ;
   reg \$34 ;
-  reg [148:0] \$35 ;
-  reg \$36 ;
-  reg \$37 ;
+  reg \$35 ;
+  reg [17:0] \$36 ;
+  reg [17:0] \$37 ;
   reg \$38 ;
   reg [17:0] \$39 ;
   wire \$4 ;
@@ -7860,8 +7868,8 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   reg \$48 ;
   reg [67:0] \$49 ;
   wire \$5 ;
-  wire \$6 ;
-  wire \$7 ;
+  wire [18:0] \$6 ;
+  wire [18:0] \$7 ;
   wire \$8 ;
   wire \$9 ;
   input [148:0] access__payload;
@@ -7883,7 +7891,6 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   wire \access__payload.write ;
   output access__ready;
   wire access__ready;
-  input access__valid;
   wire access__valid;
   wire [12:0] beat;
   wire becomes_due;
@@ -7918,9 +7925,26 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   wire [15:0] \error__payload.tile.wg ;
   output error__valid;
   reg error__valid = 1'h0;
+  wire [148:0] following;
+  wire [3:0] \following.add ;
+  wire [31:0] \following.address ;
+  wire [63:0] \following.data ;
+  wire [1:0] \following.dtype ;
+  wire \following.last ;
+  wire [1:0] \following.source ;
+  wire [7:0] \following.strobe ;
+  wire [2:0] \following.tag ;
+  wire [31:0] \following.tile ;
+  wire [1:0] \following.tile.plan ;
+  wire [9:0] \following.tile.slot ;
+  wire \following.tile.tracked ;
+  wire [2:0] \following.tile.wf ;
+  wire [15:0] \following.tile.wg ;
+  wire \following.write ;
   wire [8:0] following_behind;
   wire following_due;
   wire following_needs;
+  wire following_valid;
   reg [148:0] head = 149'h00000000000000000000000000000000000000;
   wire [3:0] \head.add ;
   wire [31:0] \head.address ;
@@ -7946,23 +7970,23 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   reg [17:0] horizon = 18'h00000;
   wire [166:0] i__payload;
   (* init = 149'h00000000000000000000000000000000000000 *)
-  wire [148:0] \i__payload$43 ;
-  wire [148:0] \i__payload$43.access ;
-  wire [3:0] \i__payload$43.access.add ;
-  wire [31:0] \i__payload$43.access.address ;
-  wire [63:0] \i__payload$43.access.data ;
-  wire [1:0] \i__payload$43.access.dtype ;
-  wire \i__payload$43.access.last ;
-  wire [1:0] \i__payload$43.access.source ;
-  wire [7:0] \i__payload$43.access.strobe ;
-  wire [2:0] \i__payload$43.access.tag ;
-  wire [31:0] \i__payload$43.access.tile ;
-  wire [1:0] \i__payload$43.access.tile.plan ;
-  wire [9:0] \i__payload$43.access.tile.slot ;
-  wire \i__payload$43.access.tile.tracked ;
-  wire [2:0] \i__payload$43.access.tile.wf ;
-  wire [15:0] \i__payload$43.access.tile.wg ;
-  wire \i__payload$43.access.write ;
+  wire [148:0] \i__payload$30 ;
+  wire [148:0] \i__payload$30.access ;
+  wire [3:0] \i__payload$30.access.add ;
+  wire [31:0] \i__payload$30.access.address ;
+  wire [63:0] \i__payload$30.access.data ;
+  wire [1:0] \i__payload$30.access.dtype ;
+  wire \i__payload$30.access.last ;
+  wire [1:0] \i__payload$30.access.source ;
+  wire [7:0] \i__payload$30.access.strobe ;
+  wire [2:0] \i__payload$30.access.tag ;
+  wire [31:0] \i__payload$30.access.tile ;
+  wire [1:0] \i__payload$30.access.tile.plan ;
+  wire [9:0] \i__payload$30.access.tile.slot ;
+  wire \i__payload$30.access.tile.tracked ;
+  wire [2:0] \i__payload$30.access.tile.wf ;
+  wire [15:0] \i__payload$30.access.tile.wg ;
+  wire \i__payload$30.access.write ;
   wire [148:0] \i__payload.access ;
   wire [3:0] \i__payload.access.add ;
   wire [31:0] \i__payload.access.address ;
@@ -7981,35 +8005,35 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   wire \i__payload.access.write ;
   wire [17:0] \i__payload.entered ;
   wire i__ready;
+  input i__valid;
   wire i__valid;
-  wire \i__valid$42 ;
+  wire \i__valid$29 ;
   wire issue;
-  wire [13:0] \issue$40 ;
-  wire [12:0] \issue$40.beat ;
-  wire \issue$40.valid ;
-  input [15:0] latency;
+  wire [13:0] \issue$26 ;
+  wire [12:0] \issue$26.beat ;
+  wire \issue$26.valid ;
   wire [15:0] latency;
   output leaves;
   reg leaves = 1'h0;
   wire [8:0] match;
   reg [17:0] now = 18'h00000;
   wire [166:0] o__payload;
-  wire [139:0] \o__payload$26 ;
-  wire [74:0] \o__payload$26.commit ;
-  wire [31:0] \o__payload$26.commit.address ;
-  wire [3:0] \o__payload$26.commit.bytes ;
-  wire \o__payload$26.commit.error ;
-  wire \o__payload$26.commit.last ;
-  wire [1:0] \o__payload$26.commit.source ;
-  wire [2:0] \o__payload$26.commit.tag ;
-  wire [31:0] \o__payload$26.commit.tile ;
-  wire [1:0] \o__payload$26.commit.tile.plan ;
-  wire [9:0] \o__payload$26.commit.tile.slot ;
-  wire \o__payload$26.commit.tile.tracked ;
-  wire [2:0] \o__payload$26.commit.tile.wf ;
-  wire [15:0] \o__payload$26.commit.tile.wg ;
-  wire [63:0] \o__payload$26.data ;
-  wire \o__payload$26.write ;
+  wire [139:0] \o__payload$40 ;
+  wire [74:0] \o__payload$40.commit ;
+  wire [31:0] \o__payload$40.commit.address ;
+  wire [3:0] \o__payload$40.commit.bytes ;
+  wire \o__payload$40.commit.error ;
+  wire \o__payload$40.commit.last ;
+  wire [1:0] \o__payload$40.commit.source ;
+  wire [2:0] \o__payload$40.commit.tag ;
+  wire [31:0] \o__payload$40.commit.tile ;
+  wire [1:0] \o__payload$40.commit.tile.plan ;
+  wire [9:0] \o__payload$40.commit.tile.slot ;
+  wire \o__payload$40.commit.tile.tracked ;
+  wire [2:0] \o__payload$40.commit.tile.wf ;
+  wire [15:0] \o__payload$40.commit.tile.wg ;
+  wire [63:0] \o__payload$40.data ;
+  wire \o__payload$40.write ;
   wire [148:0] \o__payload.access ;
   wire [3:0] \o__payload.access.add ;
   wire [31:0] \o__payload.access.address ;
@@ -8029,9 +8053,11 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   wire [17:0] \o__payload.entered ;
   wire o__ready;
   wire o__valid;
-  wire \o__valid$25 ;
+  wire \o__valid$39 ;
   output [15:0] occupancy;
   reg [15:0] occupancy = 16'h0000;
+  input [7:0] \port$17808$0 ;
+  wire [7:0] \port$17808$0 ;
   output [67:0] read__payload;
   reg [67:0] read__payload = 68'h00000000000000000;
   wire [63:0] \read__payload.data ;
@@ -8044,6 +8070,8 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   wire rst;
   wire take;
   wire writes;
+  always @(posedge clk)
+    horizon <= \$37 ;
   always @(posedge clk)
     head_due <= \$38 ;
   always @(posedge clk)
@@ -8068,68 +8096,66 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
     error__valid <= \$48 ;
   always @(posedge clk)
     error__payload <= \$49 ;
-  assign \$1  = now + 1'h1;
-  assign \$2  = now - latency;
-  assign \$3  = | o__payload[44:29];
-  assign \$4  = head_due | becomes_due;
-  assign \$5  = o__valid & following_due;
-  assign \$6  = ~ head_due;
-  assign \$7  = \$6  & becomes_due;
-  assign \$8  = take ? \$5  : \$7 ;
-  assign \$9  = access__valid & access__ready;
-  assign \$10  = occupancy + \$9 ;
-  assign \$11  = \$10  - leaves;
-  assign \$12  = | { match[7:0], \$31  };
-  assign \$13  = following_needs & \$12 ;
-  assign \$15  = | behind[7:0];
-  assign \$16  = head_needs & \$15 ;
-  assign \$17  = \o__valid$25  & \o__payload$26 [0];
-  assign \$18  = ~ \o__payload$26 [0];
-  assign \$19  = \o__valid$25  & \$18 ;
-  assign \$20  = \o__valid$25  & \o__payload$26 [71];
-  assign \$21  = horizon - o__payload[166:149];
-  assign following_due = ~ \$21 [17];
-  assign \$22  = ~ o__payload[0];
-  assign \$23  = | o__payload[4:1];
-  assign following_needs = \$22  | \$23 ;
-  assign \$24  = head_valid & head_due;
-  assign \$25  = ~ head_waits;
-  assign issue = \$24  & \$25 ;
-  assign \$26  = ~ head_valid;
-  assign take = \$26  | issue;
-  assign \$27  = horizon - head_entered;
-  assign becomes_due = ~ \$27 [17];
-  assign \$28  = issue & head[0];
-  assign \$29  = ~ head_outside;
-  assign writes = \$28  & \$29 ;
-  assign \$30  = o__payload[28:16] == head[28:16];
-  assign \$31  = writes & \$30 ;
+  assign \$1  = ~ o__payload[0];
+  assign \$2  = | o__payload[4:1];
+  assign following_needs = \$1  | \$2 ;
+  assign \$3  = head_valid & head_due;
+  assign \$4  = ~ head_waits;
+  assign issue = \$3  & \$4 ;
+  assign \$5  = ~ head_valid;
+  assign take = \$5  | issue;
+  assign \$6  = horizon - o__payload[166:149];
+  assign following_due = ~ \$6 [17];
+  assign \$7  = horizon - head_entered;
+  assign becomes_due = ~ \$7 [17];
+  assign \$8  = issue & head[0];
+  assign \$9  = ~ head_outside;
+  assign writes = \$8  & \$9 ;
+  assign \$10  = o__payload[28:16] == head[28:16];
+  assign \$11  = writes & \$10 ;
+  assign \$12  = | o__payload[44:29];
+  assign \$13  = now + 1'h1;
+  assign \$14  = now - \port$17808$0 ;
+  assign \$15  = head_due | becomes_due;
+  assign \$16  = following_valid & following_due;
+  assign \$17  = ~ head_due;
+  assign \$18  = \$17  & becomes_due;
+  assign \$19  = take ? \$16  : \$18 ;
+  assign \$20  = i__valid & access__ready;
+  assign \$21  = occupancy + \$20 ;
+  assign \$22  = \$21  - leaves;
+  assign \$23  = | { match[7:0], \$11  };
+  assign \$24  = following_needs & \$23 ;
+  assign \$26  = | behind[7:0];
+  assign \$27  = head_needs & \$26 ;
+  assign \$28  = \o__valid$39  & \o__payload$40 [0];
+  assign \$29  = ~ \o__payload$40 [0];
+  assign \$30  = \o__valid$39  & \$29 ;
+  assign \$31  = \o__valid$39  & \o__payload$40 [71];
   always @(posedge clk)
-    now <= \$32 ;
+    head_valid <= \$32 ;
   always @(posedge clk)
-    horizon <= \$33 ;
+    head <= \$33 ;
   always @(posedge clk)
-    head_valid <= \$34 ;
+    head_outside <= \$34 ;
   always @(posedge clk)
-    head <= \$35 ;
+    head_needs <= \$35 ;
   always @(posedge clk)
-    head_outside <= \$36 ;
-  always @(posedge clk)
-    head_needs <= \$37 ;
+    now <= \$36 ;
   \t3_node_small.controller.memory.array  array (
     .clk(clk),
     .i__payload(head),
     .\i__valid$20 (issue),
-    .\o__payload$16 (\o__payload$26 ),
-    .o__valid(\o__valid$25 ),
+    .\o__payload$16 (\o__payload$40 ),
+    .o__valid(\o__valid$39 ),
     .rst(rst)
   );
   \t3_node_small.controller.memory.delay  delay (
     .clk(clk),
-    .i__valid(access__valid),
+    .i__valid(i__valid),
     .o__payload(o__payload),
     .o__ready(take),
-    .o__valid(o__valid),
+    .o__valid(following_valid),
     .room(access__ready),
     .rst(rst),
     .write__data(i__payload)
@@ -8137,10 +8163,22 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   \t3_node_small.controller.memory.under_way  under_way (
     .beat(o__payload[28:16]),
     .clk(clk),
-    .issue(\issue$40 ),
+    .issue(\issue$26 ),
     .match(match),
     .rst(rst)
   );
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    (* full_case = 32'd1 *)
+    if (take) begin
+      \$38  = following_due;
+    end else begin
+      \$38  = \$15 ;
+    end
+    if (rst) begin
+      \$38  = 1'h0;
+    end
+  end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$39  = head_entered;
@@ -8153,14 +8191,14 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$40  = \$8 ;
+    \$40  = \$19 ;
     if (rst) begin
       \$40  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$41  = \$11 [15:0];
+    \$41  = \$22 [15:0];
     if (rst) begin
       \$41  = 16'h0000;
     end
@@ -8169,9 +8207,9 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     (* full_case = 32'd1 *)
     if (take) begin
-      \$42  = { match[7:0], \$31  };
+      \$42  = { match[7:0], \$11  };
     end else begin
-      \$42  = \$14 [8:0];
+      \$42  = \$25 [8:0];
     end
     if (rst) begin
       \$42  = 9'h000;
@@ -8181,9 +8219,9 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     (* full_case = 32'd1 *)
     if (take) begin
-      \$43  = \$13 ;
+      \$43  = \$24 ;
     end else begin
-      \$43  = \$16 ;
+      \$43  = \$27 ;
     end
     if (rst) begin
       \$43  = 1'h0;
@@ -8191,38 +8229,38 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$44  = \$17 ;
+    \$44  = \$28 ;
     if (rst) begin
       \$44  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$45  = \o__payload$26 [139:65];
+    \$45  = \o__payload$40 [139:65];
     if (rst) begin
       \$45  = 75'h0000000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$46  = \$19 ;
+    \$46  = \$30 ;
     if (rst) begin
       \$46  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$47 [67:4] = \o__payload$26 [64:1];
-    \$47 [1:0] = \o__payload$26 [66:65];
-    \$47 [2] = \o__payload$26 [70];
-    \$47 [3] = \o__payload$26 [71];
+    \$47 [67:4] = \o__payload$40 [64:1];
+    \$47 [1:0] = \o__payload$40 [66:65];
+    \$47 [2] = \o__payload$40 [70];
+    \$47 [3] = \o__payload$40 [71];
     if (rst) begin
       \$47  = 68'h00000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$48  = \$20 ;
+    \$48  = \$31 ;
     if (rst) begin
       \$48  = 1'h0;
     end
@@ -8230,31 +8268,37 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     \$49 [3:0] = 4'h8;
-    \$49 [35:4] = \o__payload$26 [107:76];
-    \$49 [67:36] = \o__payload$26 [139:108];
+    \$49 [35:4] = \o__payload$40 [107:76];
+    \$49 [67:36] = \o__payload$40 [139:108];
     if (rst) begin
       \$49  = 68'h00000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$32  = \$1 [17:0];
-    if (rst) begin
-      \$32  = 18'h00000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$33  = \$2 [17:0];
-    if (rst) begin
-      \$33  = 18'h00000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$34  = head_valid;
+    \$32  = head_valid;
     if (take) begin
-      \$34  = o__valid;
+      \$32  = following_valid;
+    end
+    if (rst) begin
+      \$32  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$33  = head;
+    if (take) begin
+      \$33  = o__payload[148:0];
+    end
+    if (rst) begin
+      \$33  = 149'h00000000000000000000000000000000000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$34  = head_outside;
+    if (take) begin
+      \$34  = \$12 ;
     end
     if (rst) begin
       \$34  = 1'h0;
@@ -8262,124 +8306,53 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$35  = head;
+    \$35  = head_needs;
     if (take) begin
-      \$35  = o__payload[148:0];
+      \$35  = following_needs;
     end
     if (rst) begin
-      \$35  = 149'h00000000000000000000000000000000000000;
+      \$35  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$36  = head_outside;
-    if (take) begin
-      \$36  = \$3 ;
-    end
+    \$36  = \$13 [17:0];
     if (rst) begin
-      \$36  = 1'h0;
+      \$36  = 18'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$37  = head_needs;
-    if (take) begin
-      \$37  = following_needs;
-    end
+    \$37  = \$14 [17:0];
     if (rst) begin
-      \$37  = 1'h0;
+      \$37  = 18'h00000;
     end
   end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    (* full_case = 32'd1 *)
-    if (take) begin
-      \$38  = following_due;
-    end else begin
-      \$38  = \$4 ;
-    end
-    if (rst) begin
-      \$38  = 1'h0;
-    end
-  end
-  assign following_behind = { match[7:0], \$31  };
-  assign i__valid = access__valid;
+  assign following = o__payload[148:0];
+  assign access__valid = i__valid;
   assign i__ready = access__ready;
+  assign o__valid = following_valid;
   assign o__ready = take;
   assign beat = o__payload[28:16];
-  assign \i__valid$42  = issue;
-  assign \i__payload$43  = head;
-  assign \head.write  = head[0];
-  assign \head.add  = head[4:1];
-  assign \head.dtype  = head[6:5];
-  assign \head.source  = head[8:7];
-  assign \head.tag  = head[11:9];
-  assign \head.last  = head[12];
-  assign \head.address  = head[44:13];
-  assign \head.data  = head[108:45];
-  assign \head.strobe  = head[116:109];
-  assign \head.tile  = head[148:117];
-  assign \head.tile.tracked  = head[117];
-  assign \head.tile.plan  = head[119:118];
-  assign \head.tile.slot  = head[129:120];
-  assign \head.tile.wg  = head[145:130];
-  assign \head.tile.wf  = head[148:146];
-  assign \o__payload.access  = o__payload[148:0];
-  assign \o__payload.access.write  = o__payload[0];
-  assign \o__payload.access.add  = o__payload[4:1];
-  assign \o__payload.access.dtype  = o__payload[6:5];
-  assign \o__payload.access.source  = o__payload[8:7];
-  assign \o__payload.access.tag  = o__payload[11:9];
-  assign \o__payload.access.last  = o__payload[12];
-  assign \o__payload.access.address  = o__payload[44:13];
-  assign \o__payload.access.data  = o__payload[108:45];
-  assign \o__payload.access.strobe  = o__payload[116:109];
-  assign \o__payload.access.tile  = o__payload[148:117];
-  assign \o__payload.access.tile.tracked  = o__payload[117];
-  assign \o__payload.access.tile.plan  = o__payload[119:118];
-  assign \o__payload.access.tile.slot  = o__payload[129:120];
-  assign \o__payload.access.tile.wg  = o__payload[145:130];
-  assign \o__payload.access.tile.wf  = o__payload[148:146];
-  assign \o__payload.entered  = o__payload[166:149];
-  assign \o__payload$26.write  = \o__payload$26 [0];
-  assign \o__payload$26.data  = \o__payload$26 [64:1];
-  assign \o__payload$26.commit  = \o__payload$26 [139:65];
-  assign \o__payload$26.commit.source  = \o__payload$26 [66:65];
-  assign \o__payload$26.commit.tag  = \o__payload$26 [69:67];
-  assign \o__payload$26.commit.last  = \o__payload$26 [70];
-  assign \o__payload$26.commit.error  = \o__payload$26 [71];
-  assign \o__payload$26.commit.bytes  = \o__payload$26 [75:72];
-  assign \o__payload$26.commit.address  = \o__payload$26 [107:76];
-  assign \o__payload$26.commit.tile  = \o__payload$26 [139:108];
-  assign \o__payload$26.commit.tile.tracked  = \o__payload$26 [108];
-  assign \o__payload$26.commit.tile.plan  = \o__payload$26 [110:109];
-  assign \o__payload$26.commit.tile.slot  = \o__payload$26 [120:111];
-  assign \o__payload$26.commit.tile.wg  = \o__payload$26 [136:121];
-  assign \o__payload$26.commit.tile.wf  = \o__payload$26 [139:137];
-  assign \commit__payload.source  = commit__payload[1:0];
-  assign \commit__payload.tag  = commit__payload[4:2];
-  assign \commit__payload.last  = commit__payload[5];
-  assign \commit__payload.error  = commit__payload[6];
-  assign \commit__payload.bytes  = commit__payload[10:7];
-  assign \commit__payload.address  = commit__payload[42:11];
-  assign \commit__payload.tile  = commit__payload[74:43];
-  assign \commit__payload.tile.tracked  = commit__payload[43];
-  assign \commit__payload.tile.plan  = commit__payload[45:44];
-  assign \commit__payload.tile.slot  = commit__payload[55:46];
-  assign \commit__payload.tile.wg  = commit__payload[71:56];
-  assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \read__payload.source  = read__payload[1:0];
-  assign \read__payload.last  = read__payload[2];
-  assign \read__payload.error  = read__payload[3];
-  assign \read__payload.data  = read__payload[67:4];
-  assign \error__payload.cause  = error__payload[3:0];
-  assign \error__payload.address  = error__payload[35:4];
-  assign \error__payload.tile  = error__payload[67:36];
-  assign \error__payload.tile.tracked  = error__payload[36];
-  assign \error__payload.tile.plan  = error__payload[38:37];
-  assign \error__payload.tile.slot  = error__payload[48:39];
-  assign \error__payload.tile.wg  = error__payload[64:49];
-  assign \error__payload.tile.wf  = error__payload[67:65];
+  assign following_behind = { match[7:0], \$11  };
+  assign \i__valid$29  = issue;
+  assign \i__payload$30  = head;
+  assign latency = { 8'h00, \port$17808$0  };
+  assign \following.write  = o__payload[0];
+  assign \following.add  = o__payload[4:1];
+  assign \following.dtype  = o__payload[6:5];
+  assign \following.source  = o__payload[8:7];
+  assign \following.tag  = o__payload[11:9];
+  assign \following.last  = o__payload[12];
+  assign \following.address  = o__payload[44:13];
+  assign \following.data  = o__payload[108:45];
+  assign \following.strobe  = o__payload[116:109];
+  assign \following.tile  = o__payload[148:117];
+  assign \following.tile.tracked  = o__payload[117];
+  assign \following.tile.plan  = o__payload[119:118];
+  assign \following.tile.slot  = o__payload[129:120];
+  assign \following.tile.wg  = o__payload[145:130];
+  assign \following.tile.wf  = o__payload[148:146];
   assign \i__payload.access  = i__payload[148:0];
   assign \i__payload.access.write  = i__payload[0];
   assign \i__payload.access.add  = i__payload[4:1];
@@ -8412,29 +8385,100 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   assign \access__payload.tile.slot  = access__payload[129:120];
   assign \access__payload.tile.wg  = access__payload[145:130];
   assign \access__payload.tile.wf  = access__payload[148:146];
-  assign \issue$40.valid  = \issue$40 [0];
-  assign \issue$40.beat  = \issue$40 [13:1];
-  assign \i__payload$43.access  = head;
-  assign \i__payload$43.access.write  = head[0];
-  assign \i__payload$43.access.add  = head[4:1];
-  assign \i__payload$43.access.dtype  = head[6:5];
-  assign \i__payload$43.access.source  = head[8:7];
-  assign \i__payload$43.access.tag  = head[11:9];
-  assign \i__payload$43.access.last  = head[12];
-  assign \i__payload$43.access.address  = head[44:13];
-  assign \i__payload$43.access.data  = head[108:45];
-  assign \i__payload$43.access.strobe  = head[116:109];
-  assign \i__payload$43.access.tile  = head[148:117];
-  assign \i__payload$43.access.tile.tracked  = head[117];
-  assign \i__payload$43.access.tile.plan  = head[119:118];
-  assign \i__payload$43.access.tile.slot  = head[129:120];
-  assign \i__payload$43.access.tile.wg  = head[145:130];
-  assign \i__payload$43.access.tile.wf  = head[148:146];
-  assign \issue$40 [13:1] = head[28:16];
-  assign \issue$40 [0] = writes;
+  assign \o__payload.access  = o__payload[148:0];
+  assign \o__payload.access.write  = o__payload[0];
+  assign \o__payload.access.add  = o__payload[4:1];
+  assign \o__payload.access.dtype  = o__payload[6:5];
+  assign \o__payload.access.source  = o__payload[8:7];
+  assign \o__payload.access.tag  = o__payload[11:9];
+  assign \o__payload.access.last  = o__payload[12];
+  assign \o__payload.access.address  = o__payload[44:13];
+  assign \o__payload.access.data  = o__payload[108:45];
+  assign \o__payload.access.strobe  = o__payload[116:109];
+  assign \o__payload.access.tile  = o__payload[148:117];
+  assign \o__payload.access.tile.tracked  = o__payload[117];
+  assign \o__payload.access.tile.plan  = o__payload[119:118];
+  assign \o__payload.access.tile.slot  = o__payload[129:120];
+  assign \o__payload.access.tile.wg  = o__payload[145:130];
+  assign \o__payload.access.tile.wf  = o__payload[148:146];
+  assign \o__payload.entered  = o__payload[166:149];
+  assign \head.write  = head[0];
+  assign \head.add  = head[4:1];
+  assign \head.dtype  = head[6:5];
+  assign \head.source  = head[8:7];
+  assign \head.tag  = head[11:9];
+  assign \head.last  = head[12];
+  assign \head.address  = head[44:13];
+  assign \head.data  = head[108:45];
+  assign \head.strobe  = head[116:109];
+  assign \head.tile  = head[148:117];
+  assign \head.tile.tracked  = head[117];
+  assign \head.tile.plan  = head[119:118];
+  assign \head.tile.slot  = head[129:120];
+  assign \head.tile.wg  = head[145:130];
+  assign \head.tile.wf  = head[148:146];
+  assign \issue$26.valid  = \issue$26 [0];
+  assign \issue$26.beat  = \issue$26 [13:1];
+  assign \i__payload$30.access  = head;
+  assign \i__payload$30.access.write  = head[0];
+  assign \i__payload$30.access.add  = head[4:1];
+  assign \i__payload$30.access.dtype  = head[6:5];
+  assign \i__payload$30.access.source  = head[8:7];
+  assign \i__payload$30.access.tag  = head[11:9];
+  assign \i__payload$30.access.last  = head[12];
+  assign \i__payload$30.access.address  = head[44:13];
+  assign \i__payload$30.access.data  = head[108:45];
+  assign \i__payload$30.access.strobe  = head[116:109];
+  assign \i__payload$30.access.tile  = head[148:117];
+  assign \i__payload$30.access.tile.tracked  = head[117];
+  assign \i__payload$30.access.tile.plan  = head[119:118];
+  assign \i__payload$30.access.tile.slot  = head[129:120];
+  assign \i__payload$30.access.tile.wg  = head[145:130];
+  assign \i__payload$30.access.tile.wf  = head[148:146];
+  assign \o__payload$40.write  = \o__payload$40 [0];
+  assign \o__payload$40.data  = \o__payload$40 [64:1];
+  assign \o__payload$40.commit  = \o__payload$40 [139:65];
+  assign \o__payload$40.commit.source  = \o__payload$40 [66:65];
+  assign \o__payload$40.commit.tag  = \o__payload$40 [69:67];
+  assign \o__payload$40.commit.last  = \o__payload$40 [70];
+  assign \o__payload$40.commit.error  = \o__payload$40 [71];
+  assign \o__payload$40.commit.bytes  = \o__payload$40 [75:72];
+  assign \o__payload$40.commit.address  = \o__payload$40 [107:76];
+  assign \o__payload$40.commit.tile  = \o__payload$40 [139:108];
+  assign \o__payload$40.commit.tile.tracked  = \o__payload$40 [108];
+  assign \o__payload$40.commit.tile.plan  = \o__payload$40 [110:109];
+  assign \o__payload$40.commit.tile.slot  = \o__payload$40 [120:111];
+  assign \o__payload$40.commit.tile.wg  = \o__payload$40 [136:121];
+  assign \o__payload$40.commit.tile.wf  = \o__payload$40 [139:137];
+  assign \commit__payload.source  = commit__payload[1:0];
+  assign \commit__payload.tag  = commit__payload[4:2];
+  assign \commit__payload.last  = commit__payload[5];
+  assign \commit__payload.error  = commit__payload[6];
+  assign \commit__payload.bytes  = commit__payload[10:7];
+  assign \commit__payload.address  = commit__payload[42:11];
+  assign \commit__payload.tile  = commit__payload[74:43];
+  assign \commit__payload.tile.tracked  = commit__payload[43];
+  assign \commit__payload.tile.plan  = commit__payload[45:44];
+  assign \commit__payload.tile.slot  = commit__payload[55:46];
+  assign \commit__payload.tile.wg  = commit__payload[71:56];
+  assign \commit__payload.tile.wf  = commit__payload[74:72];
+  assign \read__payload.source  = read__payload[1:0];
+  assign \read__payload.last  = read__payload[2];
+  assign \read__payload.error  = read__payload[3];
+  assign \read__payload.data  = read__payload[67:4];
+  assign \error__payload.cause  = error__payload[3:0];
+  assign \error__payload.address  = error__payload[35:4];
+  assign \error__payload.tile  = error__payload[67:36];
+  assign \error__payload.tile.tracked  = error__payload[36];
+  assign \error__payload.tile.plan  = error__payload[38:37];
+  assign \error__payload.tile.slot  = error__payload[48:39];
+  assign \error__payload.tile.wg  = error__payload[64:49];
+  assign \error__payload.tile.wf  = error__payload[67:65];
+  assign \issue$26 [13:1] = head[28:16];
+  assign \issue$26 [0] = writes;
   assign i__payload[166:149] = now;
   assign i__payload[148:0] = access__payload;
-  assign \$14  = { behind, 1'h0 };
+  assign \$25  = { behind, 1'h0 };
 endmodule
 
 module \t3_node_small.controller.memory.array (rst, \i__valid$20 , i__payload, \o__payload$16 , o__valid, clk);
@@ -14625,7 +14669,7 @@ module \t3_node_small.controller.memory.array.adder.adder_1_1 (rst, enable, form
   assign \$321  = \$319 ;
 endmodule
 
-module \t3_node_small.controller.memory.delay (rst, i__valid, o__ready, write__data, room, o__valid, o__payload, clk);
+module \t3_node_small.controller.memory.delay (rst, o__ready, i__valid, write__data, room, o__valid, o__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$17 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$17 <= 1'b0;
   wire \$1 ;
@@ -16618,7 +16662,7 @@ module \t3_node_small.controller.reports (rst, i__1__ready, i__0__valid, i__0__p
   assign \$32  = 1'h0;
 endmodule
 
-module \t3_node_small.egress (credit, clk, rst, dma__ready, i__valid, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, latency, interval, fraction, header_interval, header_fraction, b__valid, b__payload, o__ready);
+module \t3_node_small.egress (credit, clk, rst, dma__ready, i__valid, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, \port$17810$0 , interval, fraction, header_interval, header_fraction, b__valid, b__payload, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$23 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$23 <= 1'b0;
   reg [63:0] \$1 ;
@@ -16813,7 +16857,6 @@ module \t3_node_small.egress (credit, clk, rst, dma__ready, i__valid, i__payload
   reg index = 1'h0;
   input [15:0] interval;
   wire [15:0] interval;
-  input [15:0] latency;
   wire [15:0] latency;
   wire [15:0] \latency$48 ;
   reg [8:0] left = 9'h100;
@@ -16869,6 +16912,8 @@ module \t3_node_small.egress (credit, clk, rst, dma__ready, i__valid, i__payload
   wire open_;
   reg [8:0] owed = 9'h000;
   reg [15:0] pause = 16'h0000;
+  input [8:0] \port$17810$0 ;
+  wire [8:0] \port$17810$0 ;
   wire [134:0] producer__payload;
   wire [31:0] \producer__payload.address ;
   wire [63:0] \producer__payload.data ;
@@ -16999,7 +17044,7 @@ module \t3_node_small.egress (credit, clk, rst, dma__ready, i__valid, i__payload
     .\i$14 (credit_i),
     .i__payload(word),
     .i__valid(\i__valid$43 ),
-    .\latency$7 (latency),
+    .latency(\port$17810$0 ),
     .o__payload(tx__payload),
     .o__ready(o__ready),
     .o__valid(tx__valid),
@@ -17202,7 +17247,8 @@ module \t3_node_small.egress (credit, clk, rst, dma__ready, i__valid, i__payload
   assign header_bits = { 1'h0, header };
   assign \i__ready$38  = 1'h1;
   assign \i__payload$45  = word;
-  assign \latency$48  = latency;
+  assign latency = { 7'h00, \port$17810$0  };
+  assign \latency$48  = { 7'h00, \port$17810$0  };
   assign \tx__payload.data  = tx__payload[63:0];
   assign \tx__payload.keep  = tx__payload[71:64];
   assign \tx__payload.last  = tx__payload[72];
@@ -17824,7 +17870,7 @@ module \t3_node_small.egress.collected.queue (rst, o__ready, i__valid, write__da
   assign \read__data.last  = read__data[134];
 endmodule
 
-module \t3_node_small.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__valid, credit_o, o__payload, \latency$7 , o__ready);
+module \t3_node_small.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__valid, credit_o, o__payload, latency, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$26 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$26 <= 1'b0;
   wire [9:0] \$1 ;
@@ -17860,9 +17906,9 @@ module \t3_node_small.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__v
   input i__valid;
   wire i__valid;
   wire \i__valid$2 ;
+  input [8:0] latency;
   wire [8:0] latency;
   wire [8:0] \latency$16 ;
-  input [15:0] \latency$7 ;
   wire [15:0] \latency$7 ;
   wire o;
   wire \o$22 ;
@@ -17901,14 +17947,14 @@ module \t3_node_small.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__v
   \t3_node_small.egress.delay.credit_times  credit_times (
     .clk(clk),
     .i(\i$14 ),
-    .latency(\latency$7 [8:0]),
+    .latency(latency),
     .o(\o$22 ),
     .rst(rst)
   );
   \t3_node_small.egress.delay.word_times  word_times (
     .clk(clk),
     .i(i__valid),
-    .latency(\latency$7 [8:0]),
+    .latency(latency),
     .o(o),
     .rst(rst)
   );
@@ -17945,11 +17991,11 @@ module \t3_node_small.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__v
   assign \i__valid$2  = i__valid;
   assign \i__payload$4  = i__payload;
   assign i = i__valid;
-  assign latency = \latency$7 [8:0];
+  assign \latency$7  = { 7'h00, latency };
   assign \o__ready$11  = taken;
   assign \o__payload$13  = o__payload;
   assign credit_i = \i$14 ;
-  assign \latency$16  = \latency$7 [8:0];
+  assign \latency$16  = latency;
   assign \i__payload.data  = i__payload[63:0];
   assign \i__payload.keep  = i__payload[71:64];
   assign \i__payload.last  = i__payload[72];
@@ -18859,7 +18905,7 @@ module \t3_node_small.egress.merged (rst, o__ready, i__valid, i__payload, room, 
   assign \i__payload.last  = i__payload[134];
 endmodule
 
-module \t3_node_small.engine (rst, \i__valid$30 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$7791$0 , stall, packet__ready, data__payload, block__payload, read__payload, \port$16945$0 , \port$16947$0 , first_read__payload, packet__valid, done__valid, done__payload, read__ready, clk
+module \t3_node_small.engine (rst, \i__valid$30 , block__valid, read__valid, block__ready, first_read__valid, bytes, \port$7796$0 , stall, packet__ready, data__payload, block__payload, read__payload, \port$16950$0 , \port$16952$0 , first_read__payload, packet__valid, done__valid, done__payload, read__ready, clk
 );
   reg \$auto$verilog_backend.cc:2355:dump_module$32 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$32 <= 1'b0;
@@ -19178,13 +19224,13 @@ module \t3_node_small.engine (rst, \i__valid$30 , block__valid, read__valid, blo
   output packet__valid;
   reg packet__valid = 1'h0;
   (* init = 30'h00000000 *)
-  output [29:0] \port$16945$0 ;
-  wire [29:0] \port$16945$0 ;
+  output [29:0] \port$16950$0 ;
+  wire [29:0] \port$16950$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$16947$0 ;
-  wire [72:0] \port$16947$0 ;
-  output [31:0] \port$7791$0 ;
-  wire [31:0] \port$7791$0 ;
+  output [72:0] \port$16952$0 ;
+  wire [72:0] \port$16952$0 ;
+  output [31:0] \port$7796$0 ;
+  wire [31:0] \port$7796$0 ;
   reg [3:0] position = 4'h0;
   output [35:0] read__payload;
   wire [35:0] read__payload;
@@ -19749,9 +19795,9 @@ module \t3_node_small.engine (rst, \i__valid$30 , block__valid, read__valid, blo
   assign data__valid = \i__valid$30 ;
   assign \end  = \$23 [2:0];
   assign packet__payload = { \$133 , \$25 , \$131  };
-  assign \port$7791$0  = \$25 ;
-  assign \port$16945$0  = \$131 ;
-  assign \port$16947$0  = \$133 ;
+  assign \port$7796$0  = \$25 ;
+  assign \port$16950$0  = \$131 ;
+  assign \port$16952$0  = \$133 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -20354,42 +20400,43 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   wire \$1 ;
   wire \$10 ;
   reg \$100 ;
-  reg [9:0] \$101 ;
-  reg [10:0] \$102 ;
-  reg \$103 ;
+  reg \$101 ;
+  reg [9:0] \$102 ;
+  reg [10:0] \$103 ;
   reg \$104 ;
   reg \$105 ;
   reg \$106 ;
-  reg [31:0] \$107 ;
-  reg [1:0] \$108 ;
-  reg [3:0] \$109 ;
+  reg \$107 ;
+  reg [31:0] \$108 ;
+  reg [1:0] \$109 ;
   wire [10:0] \$11 ;
-  reg \$110 ;
+  reg [3:0] \$110 ;
   reg \$111 ;
-  reg [15:0] \$112 ;
+  reg \$112 ;
   reg [15:0] \$113 ;
   reg [15:0] \$114 ;
-  reg [2:0] \$115 ;
-  reg \$116 ;
-  reg [23:0] \$117 ;
-  reg [2:0] \$118 ;
-  reg \$119 ;
+  reg [15:0] \$115 ;
+  reg [2:0] \$116 ;
+  reg \$117 ;
+  reg [23:0] \$118 ;
+  reg [2:0] \$119 ;
   wire [11:0] \$12 ;
   reg \$120 ;
   reg \$121 ;
   reg \$122 ;
   reg \$123 ;
-  reg [1:0] \$124 ;
-  reg \$125 ;
-  reg [1:0] \$126 ;
-  reg \$127 ;
+  reg \$124 ;
+  reg [1:0] \$125 ;
+  reg \$126 ;
+  reg [1:0] \$127 ;
   reg \$128 ;
-  reg [1:0] \$129 ;
+  reg \$129 ;
   wire \$13 ;
+  reg [1:0] \$130 ;
   wire \$14 ;
   wire \$15 ;
   wire \$16 ;
-  wire [6:0] \$160 ;
+  wire [6:0] \$161 ;
   wire \$17 ;
   wire \$18 ;
   wire \$19 ;
@@ -20468,17 +20515,17 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   wire \$85 ;
   wire \$86 ;
   wire \$87 ;
-  wire [31:0] \$88 ;
-  wire [10:0] \$89 ;
+  wire \$88 ;
+  wire [31:0] \$89 ;
   wire \$9 ;
-  wire [31:0] \$90 ;
-  wire [10:0] \$91 ;
-  wire \$92 ;
+  wire [10:0] \$90 ;
+  wire [31:0] \$91 ;
+  wire [10:0] \$92 ;
   wire \$93 ;
   wire \$94 ;
   wire \$95 ;
-  reg [7:0] \$96 ;
-  reg \$97 ;
+  wire \$96 ;
+  reg [7:0] \$97 ;
   reg \$98 ;
   reg \$99 ;
   wire advance_2;
@@ -21033,8 +21080,8 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   assign \$28  = dma >> fire__payload[4:2];
   assign \$29  = | fire__payload[25:15];
   assign \moves$58  = \$28  & \$29 ;
-  assign \$160  = fire__payload[1:0] * 5'h19;
-  assign \$30  = plans >> \$160 ;
+  assign \$161  = fire__payload[1:0] * 5'h19;
+  assign \$30  = plans >> \$161 ;
   assign fire__ready = ~ holding;
   assign valid_1 = holding | fire__valid;
   assign slot_1 = holding ? held_slot : fire__payload[14:5];
@@ -21101,104 +21148,104 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   assign i__valid = \$73  & last;
   assign \i__valid$125  = block_done__valid & block_done__payload[2];
   assign i__payload = failed | block_done__payload[3];
-  assign \$74  = table__payload[2:0] == 2'h2;
-  assign \$75  = table__valid & \$74 ;
-  assign \$76  = table__payload[22:19] == 3'h7;
-  assign \write__en$128  = \$75  & \$76 ;
-  assign \$77  = table__payload[2:0] == 2'h2;
-  assign \$78  = table__valid & \$77 ;
-  assign \$79  = table__payload[22:19] == 4'h9;
-  assign \write__en$133  = \$78  & \$79 ;
-  assign \$80  = ~ o__payload[9];
-  assign \$81  = \o__valid$137  | \$80 ;
-  assign over = o__valid & \$81 ;
-  assign \$82  = o__payload[9] & \o__payload$138 ;
-  assign good = ~ \$82 ;
-  assign \$83  = ~ o__payload[11];
-  assign doorbell_local__valid = ringing & \$83 ;
+  assign \$75  = table__payload[2:0] == 2'h2;
+  assign \$76  = table__valid & \$75 ;
+  assign \$77  = table__payload[22:19] == 3'h7;
+  assign \write__en$128  = \$76  & \$77 ;
+  assign \$78  = table__payload[2:0] == 2'h2;
+  assign \$79  = table__valid & \$78 ;
+  assign \$80  = table__payload[22:19] == 4'h9;
+  assign \write__en$133  = \$79  & \$80 ;
+  assign \$81  = ~ o__payload[9];
+  assign \$82  = \o__valid$137  | \$81 ;
+  assign over = o__valid & \$82 ;
+  assign \$83  = o__payload[9] & \o__payload$138 ;
+  assign good = ~ \$83 ;
+  assign \$84  = ~ o__payload[11];
+  assign doorbell_local__valid = ringing & \$84 ;
   assign doorbell_remote__valid = ringing & o__payload[11];
-  assign \$84  = o__payload[11] ? doorbell_remote__ready : doorbell_local__ready;
-  assign rung = ringing & \$84 ;
-  assign \$85  = o__payload[10] & good;
-  assign \$86  = ~ \$85 ;
-  assign \$87  = over & \$86 ;
-  assign finish = rung | \$87 ;
+  assign \$85  = o__payload[11] ? doorbell_remote__ready : doorbell_local__ready;
+  assign rung = ringing & \$85 ;
+  assign \$86  = o__payload[10] & good;
+  assign \$87  = ~ \$86 ;
+  assign \$88  = over & \$87 ;
+  assign finish = rung | \$88 ;
   assign \o__ready$144  = finish & o__payload[9];
-  assign \$89  = 4'hf << { \read__data$147 [2], 2'h0 };
-  assign \$91  = 4'hf << { \read__data$147 [2], 2'h0 };
-  assign \$92  = valid_3 | valid_2;
-  assign \$93  = \$92  | holding;
-  assign \$94  = \$93  | o__valid;
-  assign \$95  = finishing | ended__valid;
-  assign busy = \$94  | \$95 ;
+  assign \$90  = 4'hf << { \read__data$147 [2], 2'h0 };
+  assign \$92  = 4'hf << { \read__data$147 [2], 2'h0 };
+  assign \$93  = valid_3 | valid_2;
+  assign \$94  = \$93  | holding;
+  assign \$95  = \$94  | o__valid;
+  assign \$96  = finishing | ended__valid;
+  assign busy = \$95  | \$96 ;
   always @(posedge clk)
-    dma <= \$96 ;
+    dma <= \$97 ;
   always @(posedge clk)
-    holding <= \$97 ;
+    holding <= \$98 ;
   always @(posedge clk)
-    valid_2 <= \$98 ;
+    valid_2 <= \$99 ;
   always @(posedge clk)
-    first_2 <= \$99 ;
+    first_2 <= \$100 ;
   always @(posedge clk)
-    last_2 <= \$100 ;
+    last_2 <= \$101 ;
   always @(posedge clk)
-    held_slot <= \$101 ;
+    held_slot <= \$102 ;
   always @(posedge clk)
-    held_count <= \$102 ;
+    held_count <= \$103 ;
   always @(posedge clk)
-    held_last <= \$103 ;
+    held_last <= \$104 ;
   always @(posedge clk)
-    held_first <= \$104 ;
+    held_first <= \$105 ;
   always @(posedge clk)
-    put_at <= \$105 ;
+    put_at <= \$106 ;
   always @(posedge clk)
-    get_at <= \$106 ;
+    get_at <= \$107 ;
   always @(posedge clk)
-    offset <= \$107 ;
+    offset <= \$108 ;
   always @(posedge clk)
-    plan <= \$108 ;
+    plan <= \$109 ;
   always @(posedge clk)
-    epoch <= \$109 ;
+    epoch <= \$110 ;
   always @(posedge clk)
-    last <= \$110 ;
+    last <= \$111 ;
   always @(posedge clk)
-    moves <= \$111 ;
+    moves <= \$112 ;
   always @(posedge clk)
-    rows <= \$112 ;
+    rows <= \$113 ;
   always @(posedge clk)
-    row_bytes <= \$113 ;
+    row_bytes <= \$114 ;
   always @(posedge clk)
-    wg <= \$114 ;
+    wg <= \$115 ;
   always @(posedge clk)
-    wf <= \$115 ;
+    wf <= \$116 ;
   always @(posedge clk)
-    first <= \$116 ;
+    first <= \$117 ;
   always @(posedge clk)
-    stamp <= \$117 ;
+    stamp <= \$118 ;
   always @(posedge clk)
-    route <= \$118 ;
+    route <= \$119 ;
   always @(posedge clk)
-    valid_3 <= \$119 ;
+    valid_3 <= \$120 ;
   always @(posedge clk)
-    failed <= \$120 ;
+    failed <= \$121 ;
   always @(posedge clk)
-    ringing <= \$121 ;
+    ringing <= \$122 ;
   always @(posedge clk)
-    interrupting <= \$122 ;
+    interrupting <= \$123 ;
   always @(posedge clk)
-    interrupt <= \$123 ;
+    interrupt <= \$124 ;
   always @(posedge clk)
-    \plan$52  <= \$124 ;
+    \plan$52  <= \$125 ;
   always @(posedge clk)
-    command_done__valid <= \$125 ;
+    command_done__valid <= \$126 ;
   always @(posedge clk)
-    command_done__payload <= \$126 ;
+    command_done__payload <= \$127 ;
   always @(posedge clk)
-    finishing <= \$127 ;
+    finishing <= \$128 ;
   always @(posedge clk)
-    ended__valid <= \$128 ;
+    ended__valid <= \$129 ;
   always @(posedge clk)
-    ended__payload <= \$129 ;
+    ended__payload <= \$130 ;
   \t3_node_small.front_end.endings  endings (
     .clk(clk),
     .i__valid(i__valid),
@@ -21220,54 +21267,44 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$96  = dma;
+    \$97  = dma;
     if (\$4 ) begin
       (* full_case = 32'd1 *)
       casez (table__payload[5:3])
         3'h0:
-            \$96 [0] = table__payload[23];
+            \$97 [0] = table__payload[23];
         3'h1:
-            \$96 [1] = table__payload[23];
+            \$97 [1] = table__payload[23];
         3'h2:
-            \$96 [2] = table__payload[23];
+            \$97 [2] = table__payload[23];
         3'h3:
-            \$96 [3] = table__payload[23];
+            \$97 [3] = table__payload[23];
         3'h4:
-            \$96 [4] = table__payload[23];
+            \$97 [4] = table__payload[23];
         3'h5:
-            \$96 [5] = table__payload[23];
+            \$97 [5] = table__payload[23];
         3'h6:
-            \$96 [6] = table__payload[23];
+            \$97 [6] = table__payload[23];
         3'h7:
-            \$96 [7] = table__payload[23];
+            \$97 [7] = table__payload[23];
       endcase
     end
     if (rst) begin
-      \$96  = 8'h00;
+      \$97  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$97  = \$7 ;
-    if (rst) begin
-      \$97  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$98  = valid_2;
-    if (advance_2) begin
-      \$98  = valid_1;
-    end
+    \$98  = \$7 ;
     if (rst) begin
       \$98  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$99  = first_2;
+    \$99  = valid_2;
     if (advance_2) begin
-      \$99  = \$10 ;
+      \$99  = valid_1;
     end
     if (rst) begin
       \$99  = 1'h0;
@@ -21275,9 +21312,9 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$100  = last_2;
+    \$100  = first_2;
     if (advance_2) begin
-      \$100  = last_1;
+      \$100  = \$10 ;
     end
     if (rst) begin
       \$100  = 1'h0;
@@ -21285,47 +21322,45 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$101  = held_slot;
+    \$101  = last_2;
     if (advance_2) begin
-      \$101  = \$11 [9:0];
-    end else if (\$8 ) begin
-      \$101  = slot_1;
+      \$101  = last_1;
     end
     if (rst) begin
-      \$101  = 10'h000;
+      \$101  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$102  = held_count;
+    \$102  = held_slot;
     if (advance_2) begin
-      \$102  = \$12 [10:0];
+      \$102  = \$11 [9:0];
     end else if (\$8 ) begin
-      \$102  = count_1;
+      \$102  = slot_1;
     end
     if (rst) begin
-      \$102  = 11'h000;
+      \$102  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$103  = held_last;
+    \$103  = held_count;
     if (advance_2) begin
-      \$103  = \$13 ;
+      \$103  = \$12 [10:0];
     end else if (\$8 ) begin
-      \$103  = last_1;
+      \$103  = count_1;
     end
     if (rst) begin
-      \$103  = 1'h0;
+      \$103  = 11'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$104  = held_first;
+    \$104  = held_last;
     if (advance_2) begin
-      \$104  = 1'h0;
+      \$104  = \$13 ;
     end else if (\$8 ) begin
-      \$104  = 1'h1;
+      \$104  = last_1;
     end
     if (rst) begin
       \$104  = 1'h0;
@@ -21333,63 +21368,65 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$105  = \$16 ;
+    \$105  = held_first;
+    if (advance_2) begin
+      \$105  = 1'h0;
+    end else if (\$8 ) begin
+      \$105  = 1'h1;
+    end
     if (rst) begin
       \$105  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$106  = \$19 ;
+    \$106  = \$16 ;
     if (rst) begin
       \$106  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$107  = offset;
-    if (advance_3) begin
-      \$107  = read__data;
-    end
+    \$107  = \$19 ;
     if (rst) begin
-      \$107  = 32'd0;
+      \$107  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$108  = plan;
+    \$108  = offset;
     if (advance_3) begin
-      \$108  = command[1:0];
+      \$108  = read__data;
     end
     if (rst) begin
-      \$108  = 2'h0;
+      \$108  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$109  = epoch;
+    \$109  = plan;
     if (advance_3) begin
-      \$109  = command[5:2];
+      \$109  = command[1:0];
     end
     if (rst) begin
-      \$109  = 4'h0;
+      \$109  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$110  = last;
+    \$110  = epoch;
     if (advance_3) begin
-      \$110  = last_2;
+      \$110  = command[5:2];
     end
     if (rst) begin
-      \$110  = 1'h0;
+      \$110  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$111  = moves;
+    \$111  = last;
     if (advance_3) begin
-      \$111  = command[9];
+      \$111  = last_2;
     end
     if (rst) begin
       \$111  = 1'h0;
@@ -21397,19 +21434,19 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$112  = rows;
+    \$112  = moves;
     if (advance_3) begin
-      \$112  = \read__data$30 ;
+      \$112  = command[9];
     end
     if (rst) begin
-      \$112  = 16'h0000;
+      \$112  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$113  = row_bytes;
+    \$113  = rows;
     if (advance_3) begin
-      \$113  = \read__data$32 [15:0];
+      \$113  = \read__data$30 ;
     end
     if (rst) begin
       \$113  = 16'h0000;
@@ -21417,9 +21454,9 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$114  = wg;
+    \$114  = row_bytes;
     if (advance_3) begin
-      \$114  = \read__data$32 [31:16];
+      \$114  = \read__data$32 [15:0];
     end
     if (rst) begin
       \$114  = 16'h0000;
@@ -21427,59 +21464,59 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$115  = wf;
+    \$115  = wg;
     if (advance_3) begin
-      \$115  = \read__data$35 ;
+      \$115  = \read__data$32 [31:16];
     end
     if (rst) begin
-      \$115  = 3'h0;
+      \$115  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$116  = first;
+    \$116  = wf;
     if (advance_3) begin
-      \$116  = first_2;
+      \$116  = \read__data$35 ;
     end
     if (rst) begin
-      \$116  = 1'h0;
+      \$116  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$117  = stamp;
+    \$117  = first;
     if (advance_3) begin
-      \$117  = command[33:10];
+      \$117  = first_2;
     end
     if (rst) begin
-      \$117  = 24'h000000;
+      \$117  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$118  = route;
+    \$118  = stamp;
     if (advance_3) begin
-      \$118  = command[8:6];
+      \$118  = command[33:10];
     end
     if (rst) begin
-      \$118  = 3'h0;
+      \$118  = 24'h000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$119  = valid_3;
+    \$119  = route;
     if (advance_3) begin
-      \$119  = valid_2;
+      \$119  = command[8:6];
     end
     if (rst) begin
-      \$119  = 1'h0;
+      \$119  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$120  = failed;
-    if (block_done__valid) begin
-      \$120  = \$21 ;
+    \$120  = valid_3;
+    if (advance_3) begin
+      \$120  = valid_2;
     end
     if (rst) begin
       \$120  = 1'h0;
@@ -21487,11 +21524,9 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    (* full_case = 32'd1 *)
-    if (ringing) begin
-      \$121  = \$22 ;
-    end else begin
-      \$121  = \$24 ;
+    \$121  = failed;
+    if (block_done__valid) begin
+      \$121  = \$21 ;
     end
     if (rst) begin
       \$121  = 1'h0;
@@ -21499,58 +21534,70 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$122  = \$25 ;
+    (* full_case = 32'd1 *)
+    if (ringing) begin
+      \$122  = \$22 ;
+    end else begin
+      \$122  = \$24 ;
+    end
     if (rst) begin
       \$122  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$123  = \$27 ;
+    \$123  = \$25 ;
     if (rst) begin
       \$123  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$124  = o__payload[1:0];
+    \$124  = \$27 ;
     if (rst) begin
-      \$124  = 2'h0;
+      \$124  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$125  = interrupting;
+    \$125  = o__payload[1:0];
     if (rst) begin
-      \$125  = 1'h0;
+      \$125  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$126  = \plan$52 ;
+    \$126  = interrupting;
     if (rst) begin
-      \$126  = 2'h0;
+      \$126  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$127  = finish;
+    \$127  = \plan$52 ;
     if (rst) begin
-      \$127  = 1'h0;
+      \$127  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$128  = finishing;
+    \$128  = finish;
     if (rst) begin
       \$128  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
-    \$129  = \plan$52 ;
+    \$129  = finishing;
     if (rst) begin
-      \$129  = 2'h0;
+      \$129  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$35 ) begin end
+    \$130  = \plan$52 ;
+    if (rst) begin
+      \$130  = 2'h0;
     end
   end
   assign write__addr = put_at;
@@ -21715,22 +21762,22 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   assign \doorbell_remote__payload.data  = doorbell_remote__payload[125:62];
   assign \doorbell_remote__payload.strobe  = doorbell_remote__payload[133:126];
   assign \doorbell_remote__payload.last  = doorbell_remote__payload[134];
-  assign doorbell_remote__payload[133:126] = \$91 [7:0];
+  assign doorbell_remote__payload[133:126] = \$92 [7:0];
   assign doorbell_remote__payload[125:62] = { \read__data$148 , \read__data$148  };
-  assign doorbell_remote__payload[61:30] = \$90 ;
+  assign doorbell_remote__payload[61:30] = \$91 ;
   assign doorbell_remote__payload[134] = 1'h1;
   assign doorbell_remote__payload[10:7] = o__payload[5:2];
   assign doorbell_remote__payload[6:5] = o__payload[1:0];
   assign doorbell_remote__payload[1:0] = 2'h1;
   assign { doorbell_remote__payload[29:11], doorbell_remote__payload[4:2] } = 22'h000000;
-  assign doorbell_local__payload[113:106] = \$89 [7:0];
+  assign doorbell_local__payload[113:106] = \$90 [7:0];
   assign doorbell_local__payload[105:42] = { \read__data$148 , \read__data$148  };
-  assign doorbell_local__payload[41:10] = \$88 ;
+  assign doorbell_local__payload[41:10] = \$89 ;
   assign doorbell_local__payload[9] = 1'h1;
   assign doorbell_local__payload[5:4] = 2'h2;
   assign doorbell_local__payload[1:0] = 2'h1;
   assign { doorbell_local__payload[161:114], doorbell_local__payload[8:6], doorbell_local__payload[3:2] } = 53'h00000000000000;
-  assign \i__payload$124 [11] = \read__data$122 [3];
+  assign \i__payload$124 [11] = \$74 ;
   assign \i__payload$124 [12] = \read__data$122 [2];
   assign \i__payload$124 [10] = \read__data$122 [1];
   assign \i__payload$124 [9] = moves;
@@ -21758,8 +21805,9 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   assign entering[8:6] = fire__payload[4:2];
   assign entering[5:2] = \$30 [4:1];
   assign entering[1:0] = fire__payload[1:0];
-  assign \$88  = { \read__data$147 [31:3], 3'h0 };
-  assign \$90  = { \read__data$147 [31:3], 3'h0 };
+  assign \$74  = \read__data$122 [3];
+  assign \$89  = { \read__data$147 [31:3], 3'h0 };
+  assign \$91  = { \read__data$147 [31:3], 3'h0 };
 endmodule
 
 module \t3_node_small.front_end.endings (rst, i__valid, o__ready, write__data, room, o__valid, o__payload, clk);
@@ -26808,7 +26856,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   wire [5:0] \read__data$248 ;
   wire [31:0] \read__data$250 ;
   wire [9:0] \read__data$263 ;
-  wire [16:0] \read__data$281 ;
+  wire [15:0] \read__data$281 ;
   wire [12:0] \read__data$285 ;
   wire [28:0] \read__data$286 ;
   wire read__en;
@@ -27047,7 +27095,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   wire [5:0] \write__data$318 ;
   wire [31:0] \write__data$323 ;
   wire [9:0] \write__data$328 ;
-  wire [16:0] \write__data$333 ;
+  wire [15:0] \write__data$333 ;
   wire [28:0] \write__data$338 ;
   wire [12:0] \write__data$343 ;
   wire write__en;
@@ -27079,16 +27127,16 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
     end
   end
   assign \read__data$250  = _0_;
-  reg [16:0] control_0 [15:0];
+  reg [15:0] control_0 [15:0];
 `ifndef SYNTHESIS
   integer control_0_word;
   initial for (control_0_word = 0; control_0_word <= 15; control_0_word = control_0_word + 1) control_0 [control_0_word] = 0;
 `endif
   always @(posedge clk) begin
     if (\write__en$331 )
-      control_0[_written[6:3]] <= _written[39:23];
+      control_0[_written[6:3]] <= _written[39:24];
   end
-  reg [16:0] _1_;
+  reg [15:0] _1_;
 `ifndef SYNTHESIS
   initial _1_ = 0;
 `endif
@@ -30051,10 +30099,10 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   assign \$2868  = ~ \$2867 ;
   assign \$2869  = \register$255  | \register$258 ;
   assign \$2870  = \$2868  & \$2869 ;
-  assign \$6007  = \read__data$281 [15:14] * 5'h19;
+  assign \$6007  = \read__data$281 [14:13] * 5'h19;
   assign \$2871  = plans >> \$6007 ;
   assign \$2872  = \$2871 [0] & exists;
-  assign \$6011  = \read__data$281 [15:14] * 5'h19;
+  assign \$6011  = \read__data$281 [14:13] * 5'h19;
   assign \$2873  = plans >> \$6011 ;
   assign \$2874  = \register$259  ? \register$260  : came_with[44:29];
   assign \$2875  = \register$259  ? 3'h0 : came_with[47:45];
@@ -30062,11 +30110,11 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   assign \$2877  = \register$264  & \$2876 ;
   assign \$2878  = \$2877  & \register$261 ;
   assign \$2879  = \$2878  & exists;
-  assign \$6020  = \read__data$281 [15:14] * 5'h19;
+  assign \$6020  = \read__data$281 [14:13] * 5'h19;
   assign \$2880  = plans >> \$6020 ;
   assign \$2881  = \register$262 [9:0] >= \$2880 [14:5];
   assign \$2882  = \$2879  & \$2881 ;
-  assign \$6025  = \read__data$281 [15:14] * 5'h19;
+  assign \$6025  = \read__data$281 [14:13] * 5'h19;
   assign \$2883  = plans >> \$6025 ;
   assign \$2884  = \register$262 [9:0] <= \$2883 [24:15];
   assign \$2885  = \$2882  & \$2884 ;
@@ -30136,7 +30184,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   assign \write__en$336  = _ours & \$2904 ;
   assign \$2905  = _written[22:19] == 4'h9;
   assign \write__en$341  = _ours & \$2905 ;
-  assign exists = \read__data$281 [16:14] < 3'h4;
+  assign exists = \read__data$281 [15:13] < 3'h4;
   always @(posedge clk)
     _written <= \$2906 ;
   always @(posedge clk)
@@ -32940,13 +32988,13 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
       \$3136 [0] = \register$269 ;
       \$3136 [1] = \register$274 ;
       \$3136 [2] = \register$279 ;
-      \$3136 [4:3] = \read__data$281 [2:1];
-      \$3136 [6:5] = \read__data$281 [5:4];
-      \$3136 [7] = \read__data$281 [6];
-      \$3136 [8] = \read__data$281 [7];
-      \$3136 [9] = \read__data$281 [8];
-      \$3136 [10] = \read__data$281 [9];
-      \$3136 [12:11] = \read__data$281 [15:14];
+      \$3136 [4:3] = \read__data$281 [1:0];
+      \$3136 [6:5] = \read__data$281 [4:3];
+      \$3136 [7] = \read__data$281 [5];
+      \$3136 [8] = \read__data$281 [6];
+      \$3136 [9] = \read__data$281 [7];
+      \$3136 [10] = \read__data$281 [8];
+      \$3136 [12:11] = \read__data$281 [14:13];
       \$3136 [13] = \$2872 ;
       \$3136 [17:14] = \$2873 [4:1];
       \$3136 [27:18] = \register$262 [9:0];
@@ -33114,7 +33162,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   assign \read__en$329  = move;
   assign \read__addr$330  = \register$234 ;
   assign \write__addr$332  = _written[6:3];
-  assign \write__data$333  = _written[39:23];
+  assign \write__data$333  = _written[39:24];
   assign \read__en$334  = move;
   assign \read__addr$335  = \register$235 ;
   assign \write__addr$337  = _written[6:3];
@@ -34247,7 +34295,7 @@ module \t3_node_small.intensity_monitor (rst, store, armed, access, fixed_thresh
   assign \$9  = { \$8 , 1'h0 };
 endmodule
 
-module \t3_node_small.outgoing (rst, b__valid, \port$7791$0 , o__valid, o__payload, a__ready, b__ready, b__payload, \port$16945$0 , \port$16947$0 , a__valid, o__ready, clk);
+module \t3_node_small.outgoing (rst, b__valid, \port$7796$0 , o__valid, o__payload, a__ready, b__ready, b__payload, \port$16950$0 , \port$16952$0 , a__valid, o__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$43 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$43 <= 1'b0;
   wire \$1 ;
@@ -34310,19 +34358,19 @@ module \t3_node_small.outgoing (rst, b__valid, \port$7791$0 , o__valid, o__paylo
   wire o__ready;
   output o__valid;
   wire o__valid;
-  input [29:0] \port$16945$0 ;
-  wire [29:0] \port$16945$0 ;
-  input [72:0] \port$16947$0 ;
-  wire [72:0] \port$16947$0 ;
-  input [31:0] \port$7791$0 ;
-  wire [31:0] \port$7791$0 ;
+  input [29:0] \port$16950$0 ;
+  wire [29:0] \port$16950$0 ;
+  input [72:0] \port$16952$0 ;
+  wire [72:0] \port$16952$0 ;
+  input [31:0] \port$7796$0 ;
+  wire [31:0] \port$7796$0 ;
   reg previous = 1'h0;
   input rst;
   wire rst;
   reg second;
   reg under_way = 1'h0;
   assign o__valid = second ? b__valid : a__valid;
-  assign o__payload = second ? b__payload : { \port$16947$0 , \port$7791$0 , \port$16945$0  };
+  assign o__payload = second ? b__payload : { \port$16952$0 , \port$7796$0 , \port$16950$0  };
   assign \$3  = ~ second;
   assign a__ready = o__ready & \$3 ;
   assign b__ready = o__ready & second;
@@ -34381,7 +34429,7 @@ module \t3_node_small.outgoing (rst, b__valid, \port$7791$0 , o__valid, o__paylo
       \$7  = 1'h0;
     end
   end
-  assign a__payload = { \port$16947$0 , \port$7791$0 , \port$16945$0  };
+  assign a__payload = { \port$16952$0 , \port$7796$0 , \port$16950$0  };
   assign \o__payload.op  = o__payload[1:0];
   assign \o__payload.dtype  = o__payload[3:2];
   assign \o__payload.tracked  = o__payload[4];
@@ -34393,17 +34441,17 @@ module \t3_node_small.outgoing (rst, b__valid, \port$7791$0 , o__valid, o__paylo
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \a__payload.op  = \port$16945$0 [1:0];
-  assign \a__payload.dtype  = \port$16945$0 [3:2];
-  assign \a__payload.tracked  = \port$16945$0 [4];
-  assign \a__payload.plan  = \port$16945$0 [6:5];
-  assign \a__payload.epoch  = \port$16945$0 [10:7];
-  assign \a__payload.wg  = \port$16945$0 [26:11];
-  assign \a__payload.wf  = \port$16945$0 [29:27];
-  assign \a__payload.address  = \port$7791$0 ;
-  assign \a__payload.data  = \port$16947$0 [63:0];
-  assign \a__payload.strobe  = \port$16947$0 [71:64];
-  assign \a__payload.last  = \port$16947$0 [72];
+  assign \a__payload.op  = \port$16950$0 [1:0];
+  assign \a__payload.dtype  = \port$16950$0 [3:2];
+  assign \a__payload.tracked  = \port$16950$0 [4];
+  assign \a__payload.plan  = \port$16950$0 [6:5];
+  assign \a__payload.epoch  = \port$16950$0 [10:7];
+  assign \a__payload.wg  = \port$16950$0 [26:11];
+  assign \a__payload.wf  = \port$16950$0 [29:27];
+  assign \a__payload.address  = \port$7796$0 ;
+  assign \a__payload.data  = \port$16952$0 [63:0];
+  assign \a__payload.strobe  = \port$16952$0 [71:64];
+  assign \a__payload.last  = \port$16952$0 [72];
   assign \b__payload.op  = b__payload[1:0];
   assign \b__payload.dtype  = b__payload[3:2];
   assign \b__payload.tracked  = b__payload[4];
@@ -36589,8 +36637,8 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
   assign status[0] = plans[0];
 endmodule
 
-module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, aw__payload, w__payload, ar__payload, \port$15020$0 , \port$15022$0 , busy, error__valid, error__payload
-, b__valid, b__payload, r__payload, stall, r__valid, remote__valid, remote__payload, compute__valid, compute__payload, o__ready, commit__payload, read__payload, plans, \o__ready$50 , table__payload, aw__valid);
+module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, aw__payload, w__payload, ar__payload, \port$15025$0 , \port$15027$0 , busy, error__valid, error__payload
+, b__valid, b__payload, r__payload, stall, r__valid, remote__valid, remote__payload, compute__valid, compute__payload, commit__payload, read__payload, \o__ready$54 , plans, o__ready, table__payload, aw__valid);
   reg \$auto$verilog_backend.cc:2355:dump_module$45 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$45 <= 1'b0;
   wire \$1 ;
@@ -36684,17 +36732,17 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire \$8 ;
   wire \$80 ;
   wire \$81 ;
-  wire \$82 ;
-  wire \$83 ;
-  wire [1:0] \$84 ;
+  wire [1:0] \$82 ;
+  wire [1:0] \$83 ;
+  wire [2:0] \$84 ;
   wire [1:0] \$85 ;
-  wire [2:0] \$86 ;
-  wire [1:0] \$87 ;
-  wire [1:0] \$88 ;
-  wire [2:0] \$89 ;
+  wire [1:0] \$86 ;
+  wire [2:0] \$87 ;
+  wire [3:0] \$88 ;
+  wire [3:0] \$89 ;
   wire \$9 ;
-  wire [3:0] \$90 ;
-  wire [3:0] \$91 ;
+  wire \$90 ;
+  wire \$91 ;
   wire [1:0] \$92 ;
   wire [1:0] \$93 ;
   wire [2:0] \$94 ;
@@ -36704,18 +36752,18 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [3:0] \$98 ;
   wire [3:0] \$99 ;
   wire [2:0] accepted__payload;
-  wire [2:0] \accepted__payload$61 ;
+  wire [2:0] \accepted__payload$7 ;
   wire accepted__valid;
-  wire \accepted__valid$63 ;
+  wire \accepted__valid$9 ;
   input [67:0] ar__payload;
   wire [67:0] ar__payload;
-  wire [67:0] \ar__payload$19 ;
-  wire [31:0] \ar__payload$19.addr ;
-  wire [1:0] \ar__payload$19.burst ;
-  wire [3:0] \ar__payload$19.id ;
-  wire [7:0] \ar__payload$19.len ;
-  wire [2:0] \ar__payload$19.size ;
-  wire [18:0] \ar__payload$19.user ;
+  wire [67:0] \ar__payload$29 ;
+  wire [31:0] \ar__payload$29.addr ;
+  wire [1:0] \ar__payload$29.burst ;
+  wire [3:0] \ar__payload$29.id ;
+  wire [7:0] \ar__payload$29.len ;
+  wire [2:0] \ar__payload$29.size ;
+  wire [18:0] \ar__payload$29.user ;
   wire [31:0] \ar__payload.addr ;
   wire [1:0] \ar__payload.burst ;
   wire [3:0] \ar__payload.id ;
@@ -36724,19 +36772,19 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [18:0] \ar__payload.user ;
   output ar__ready;
   wire ar__ready;
-  wire \ar__ready$21 ;
+  wire \ar__ready$31 ;
   input ar__valid;
   wire ar__valid;
-  wire \ar__valid$23 ;
+  wire \ar__valid$33 ;
   input [67:0] aw__payload;
   wire [67:0] aw__payload;
-  wire [67:0] \aw__payload$1 ;
-  wire [31:0] \aw__payload$1.addr ;
-  wire [1:0] \aw__payload$1.burst ;
-  wire [3:0] \aw__payload$1.id ;
-  wire [7:0] \aw__payload$1.len ;
-  wire [2:0] \aw__payload$1.size ;
-  wire [18:0] \aw__payload$1.user ;
+  wire [67:0] \aw__payload$11 ;
+  wire [31:0] \aw__payload$11.addr ;
+  wire [1:0] \aw__payload$11.burst ;
+  wire [3:0] \aw__payload$11.id ;
+  wire [7:0] \aw__payload$11.len ;
+  wire [2:0] \aw__payload$11.size ;
+  wire [18:0] \aw__payload$11.user ;
   wire [31:0] \aw__payload.addr ;
   wire [1:0] \aw__payload.burst ;
   wire [3:0] \aw__payload.id ;
@@ -36745,23 +36793,23 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [18:0] \aw__payload.user ;
   output aw__ready;
   wire aw__ready;
-  wire \aw__ready$3 ;
+  wire \aw__ready$13 ;
   input aw__valid;
   wire aw__valid;
-  wire \aw__valid$5 ;
+  wire \aw__valid$15 ;
   output [5:0] b__payload;
   wire [5:0] b__payload;
-  wire [5:0] \b__payload$13 ;
-  wire [3:0] \b__payload$13.id ;
-  wire [1:0] \b__payload$13.resp ;
+  wire [5:0] \b__payload$23 ;
+  wire [3:0] \b__payload$23.id ;
+  wire [1:0] \b__payload$23.resp ;
   wire [3:0] \b__payload.id ;
   wire [1:0] \b__payload.resp ;
   input b__ready;
   wire b__ready;
-  wire \b__ready$15 ;
+  wire \b__ready$25 ;
   output b__valid;
   wire b__valid;
-  wire \b__valid$17 ;
+  wire \b__valid$27 ;
   wire [128:0] beat__payload;
   wire [31:0] \beat__payload.address ;
   wire [63:0] \beat__payload.data ;
@@ -36782,19 +36830,19 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire clk;
   input [74:0] commit__payload;
   wire [74:0] commit__payload;
-  wire [74:0] \commit__payload$31 ;
-  wire [31:0] \commit__payload$31.address ;
-  wire [3:0] \commit__payload$31.bytes ;
-  wire \commit__payload$31.error ;
-  wire \commit__payload$31.last ;
-  wire [1:0] \commit__payload$31.source ;
-  wire [2:0] \commit__payload$31.tag ;
-  wire [31:0] \commit__payload$31.tile ;
-  wire [1:0] \commit__payload$31.tile.plan ;
-  wire [9:0] \commit__payload$31.tile.slot ;
-  wire \commit__payload$31.tile.tracked ;
-  wire [2:0] \commit__payload$31.tile.wf ;
-  wire [15:0] \commit__payload$31.tile.wg ;
+  wire [74:0] \commit__payload$41 ;
+  wire [31:0] \commit__payload$41.address ;
+  wire [3:0] \commit__payload$41.bytes ;
+  wire \commit__payload$41.error ;
+  wire \commit__payload$41.last ;
+  wire [1:0] \commit__payload$41.source ;
+  wire [2:0] \commit__payload$41.tag ;
+  wire [31:0] \commit__payload$41.tile ;
+  wire [1:0] \commit__payload$41.tile.plan ;
+  wire [9:0] \commit__payload$41.tile.slot ;
+  wire \commit__payload$41.tile.tracked ;
+  wire [2:0] \commit__payload$41.tile.wf ;
+  wire [15:0] \commit__payload$41.tile.wg ;
   wire [31:0] \commit__payload.address ;
   wire [3:0] \commit__payload.bytes ;
   wire \commit__payload.error ;
@@ -36809,7 +36857,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [15:0] \commit__payload.tile.wg ;
   input commit__valid;
   wire commit__valid;
-  wire \commit__valid$33 ;
+  wire \commit__valid$43 ;
   output [161:0] compute__payload;
   wire [161:0] compute__payload;
   wire [31:0] \compute__payload.address ;
@@ -36926,21 +36974,21 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire i__1__ready;
   wire i__1__valid;
   wire [136:0] i__payload;
-  wire [138:0] \i__payload$86 ;
-  wire \i__payload$86.alone ;
-  wire [134:0] \i__payload$86.beat ;
-  wire [31:0] \i__payload$86.beat.address ;
-  wire [63:0] \i__payload$86.beat.data ;
-  wire [1:0] \i__payload$86.beat.dtype ;
-  wire [3:0] \i__payload$86.beat.epoch ;
-  wire \i__payload$86.beat.last ;
-  wire [1:0] \i__payload$86.beat.op ;
-  wire [1:0] \i__payload$86.beat.plan ;
-  wire [7:0] \i__payload$86.beat.strobe ;
-  wire \i__payload$86.beat.tracked ;
-  wire [2:0] \i__payload$86.beat.wf ;
-  wire [15:0] \i__payload$86.beat.wg ;
-  wire [2:0] \i__payload$86.tag ;
+  wire [138:0] \i__payload$80 ;
+  wire \i__payload$80.alone ;
+  wire [134:0] \i__payload$80.beat ;
+  wire [31:0] \i__payload$80.beat.address ;
+  wire [63:0] \i__payload$80.beat.data ;
+  wire [1:0] \i__payload$80.beat.dtype ;
+  wire [3:0] \i__payload$80.beat.epoch ;
+  wire \i__payload$80.beat.last ;
+  wire [1:0] \i__payload$80.beat.op ;
+  wire [1:0] \i__payload$80.beat.plan ;
+  wire [7:0] \i__payload$80.beat.strobe ;
+  wire \i__payload$80.beat.tracked ;
+  wire [2:0] \i__payload$80.beat.wf ;
+  wire [15:0] \i__payload$80.beat.wg ;
+  wire [2:0] \i__payload$80.tag ;
   wire [31:0] \i__payload.address ;
   wire [77:0] \i__payload.meta ;
   wire [63:0] \i__payload.meta.data ;
@@ -36955,7 +37003,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire i__ready;
   wire \i__ready$88 ;
   wire i__valid;
-  wire \i__valid$84 ;
+  wire \i__valid$77 ;
   reg [8:0] now;
   wire [3:0] \now.cause ;
   wire \now.local ;
@@ -36963,19 +37011,27 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire \now.remote ;
   wire \now.tracked ;
   wire \now.update ;
-  wire [161:0] o__payload;
-  wire [134:0] \o__payload$49 ;
-  wire [31:0] \o__payload$49.address ;
-  wire [63:0] \o__payload$49.data ;
-  wire [1:0] \o__payload$49.dtype ;
-  wire [3:0] \o__payload$49.epoch ;
-  wire \o__payload$49.last ;
-  wire [1:0] \o__payload$49.op ;
-  wire [1:0] \o__payload$49.plan ;
-  wire [7:0] \o__payload$49.strobe ;
-  wire \o__payload$49.tracked ;
-  wire [2:0] \o__payload$49.wf ;
-  wire [15:0] \o__payload$49.wg ;
+  wire [134:0] o__payload;
+  wire [161:0] \o__payload$53 ;
+  wire [31:0] \o__payload$53.address ;
+  wire [63:0] \o__payload$53.data ;
+  wire [1:0] \o__payload$53.dtype ;
+  wire \o__payload$53.last ;
+  wire [1:0] \o__payload$53.op ;
+  wire [1:0] \o__payload$53.source ;
+  wire [7:0] \o__payload$53.strobe ;
+  wire [2:0] \o__payload$53.tag ;
+  wire [31:0] \o__payload$53.tile ;
+  wire [1:0] \o__payload$53.tile.plan ;
+  wire [9:0] \o__payload$53.tile.slot ;
+  wire \o__payload$53.tile.tracked ;
+  wire [2:0] \o__payload$53.tile.wf ;
+  wire [15:0] \o__payload$53.tile.wg ;
+  wire [15:0] \o__payload$53.touch ;
+  wire \o__payload$53.touch.enable ;
+  wire [12:0] \o__payload$53.touch.index ;
+  wire \o__payload$53.touch.parity ;
+  wire \o__payload$53.touch.writer ;
   wire [203:0] \o__payload$73 ;
   wire \o__payload$73.accept_store ;
   wire \o__payload$73.accept_update ;
@@ -37007,29 +37063,21 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [31:0] \o__payload.address ;
   wire [63:0] \o__payload.data ;
   wire [1:0] \o__payload.dtype ;
+  wire [3:0] \o__payload.epoch ;
   wire \o__payload.last ;
   wire [1:0] \o__payload.op ;
-  wire [1:0] \o__payload.source ;
+  wire [1:0] \o__payload.plan ;
   wire [7:0] \o__payload.strobe ;
-  wire [2:0] \o__payload.tag ;
-  wire [31:0] \o__payload.tile ;
-  wire [1:0] \o__payload.tile.plan ;
-  wire [9:0] \o__payload.tile.slot ;
-  wire \o__payload.tile.tracked ;
-  wire [2:0] \o__payload.tile.wf ;
-  wire [15:0] \o__payload.tile.wg ;
-  wire [15:0] \o__payload.touch ;
-  wire \o__payload.touch.enable ;
-  wire [12:0] \o__payload.touch.index ;
-  wire \o__payload.touch.parity ;
-  wire \o__payload.touch.writer ;
+  wire \o__payload.tracked ;
+  wire [2:0] \o__payload.wf ;
+  wire [15:0] \o__payload.wg ;
   input o__ready;
   wire o__ready;
-  input \o__ready$50 ;
-  wire \o__ready$50 ;
+  input \o__ready$54 ;
+  wire \o__ready$54 ;
   wire \o__ready$74 ;
   wire o__valid;
-  wire \o__valid$53 ;
+  wire \o__valid$57 ;
   wire \o__valid$95 ;
   wire [1:0] op;
   input [99:0] plans;
@@ -37077,42 +37125,42 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
   (* init = 4'h0 *)
-  output [3:0] \port$15020$0 ;
-  wire [3:0] \port$15020$0 ;
+  output [3:0] \port$15025$0 ;
+  wire [3:0] \port$15025$0 ;
   (* init = 5'h00 *)
-  output [4:0] \port$15022$0 ;
-  wire [4:0] \port$15022$0 ;
+  output [4:0] \port$15027$0 ;
+  wire [4:0] \port$15027$0 ;
   output [70:0] r__payload;
   wire [70:0] r__payload;
-  wire [70:0] \r__payload$25 ;
-  wire [63:0] \r__payload$25.data ;
-  wire [3:0] \r__payload$25.id ;
-  wire \r__payload$25.last ;
-  wire [1:0] \r__payload$25.resp ;
+  wire [70:0] \r__payload$35 ;
+  wire [63:0] \r__payload$35.data ;
+  wire [3:0] \r__payload$35.id ;
+  wire \r__payload$35.last ;
+  wire [1:0] \r__payload$35.resp ;
   wire [63:0] \r__payload.data ;
   wire [3:0] \r__payload.id ;
   wire \r__payload.last ;
   wire [1:0] \r__payload.resp ;
   input r__ready;
   wire r__ready;
-  wire \r__ready$27 ;
+  wire \r__ready$37 ;
   output r__valid;
   wire r__valid;
-  wire \r__valid$29 ;
+  wire \r__valid$39 ;
   input [67:0] read__payload;
   wire [67:0] read__payload;
-  wire [67:0] \read__payload$35 ;
-  wire [63:0] \read__payload$35.data ;
-  wire \read__payload$35.error ;
-  wire \read__payload$35.last ;
-  wire [1:0] \read__payload$35.source ;
+  wire [67:0] \read__payload$45 ;
+  wire [63:0] \read__payload$45.data ;
+  wire \read__payload$45.error ;
+  wire \read__payload$45.last ;
+  wire [1:0] \read__payload$45.source ;
   wire [63:0] \read__payload.data ;
   wire \read__payload.error ;
   wire \read__payload.last ;
   wire [1:0] \read__payload.source ;
   input read__valid;
   wire read__valid;
-  wire \read__valid$37 ;
+  wire \read__valid$47 ;
   output [134:0] remote__payload;
   wire [134:0] remote__payload;
   wire [31:0] \remote__payload.address ;
@@ -37163,18 +37211,18 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire stall;
   input [54:0] table__payload;
   wire [54:0] table__payload;
-  wire [54:0] \table__payload$39 ;
-  wire [31:0] \table__payload$39.data ;
-  wire [15:0] \table__payload$39.entry ;
-  wire [2:0] \table__payload$39.table ;
-  wire [3:0] \table__payload$39.word ;
+  wire [54:0] \table__payload$49 ;
+  wire [31:0] \table__payload$49.data ;
+  wire [15:0] \table__payload$49.entry ;
+  wire [2:0] \table__payload$49.table ;
+  wire [3:0] \table__payload$49.word ;
   wire [31:0] \table__payload.data ;
   wire [15:0] \table__payload.entry ;
   wire [2:0] \table__payload.table ;
   wire [3:0] \table__payload.word ;
   input table__valid;
   wire table__valid;
-  wire \table__valid$41 ;
+  wire \table__valid$51 ;
   wire taken;
   wire [31:0] tile;
   wire [1:0] \tile.plan ;
@@ -37185,19 +37233,19 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   reg valid = 1'h0;
   input [72:0] w__payload;
   wire [72:0] w__payload;
-  wire [72:0] \w__payload$7 ;
-  wire [63:0] \w__payload$7.data ;
-  wire \w__payload$7.last ;
-  wire [7:0] \w__payload$7.strb ;
+  wire [72:0] \w__payload$17 ;
+  wire [63:0] \w__payload$17.data ;
+  wire \w__payload$17.last ;
+  wire [7:0] \w__payload$17.strb ;
   wire [63:0] \w__payload.data ;
   wire \w__payload.last ;
   wire [7:0] \w__payload.strb ;
   output w__ready;
   wire w__ready;
-  wire \w__ready$9 ;
+  wire \w__ready$19 ;
   input w__valid;
   wire w__valid;
-  wire \w__valid$11 ;
+  wire \w__valid$21 ;
   reg [8:0] was = 9'h000;
   wire [3:0] \was.cause ;
   wire \was.local ;
@@ -37228,13 +37276,13 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \$21  = \o__payload$73 [1] & \$20 ;
   assign \$22  = ~ valid;
   assign \o__ready$74  = \$22  | taken;
+  assign \i__valid$77  = valid & was[1];
+  assign \$23  = ~ was[1];
+  assign flush = valid & \$23 ;
   assign op = was[4] ? 2'h2 : 2'h1;
   assign i__0__valid = valid & was[2];
-  assign \$23  = was[3] & decided[8];
-  assign \$24  = \$23  & was[4];
-  assign \i__valid$84  = valid & was[1];
-  assign \$25  = ~ was[1];
-  assign flush = valid & \$25 ;
+  assign \$24  = was[3] & decided[8];
+  assign \$25  = \$24  & was[4];
   assign \$26  = ~ was[2];
   assign \$27  = \$26  | i__0__ready;
   assign \$28  = was[1] ? \i__ready$88  : \$27 ;
@@ -37292,24 +37340,24 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \$79  = compute__payload[132:131] == 2'h3;
   assign \$80  = \$78  & \$79 ;
   assign \$81  = \$77  | \$80 ;
-  assign \$82  = taken & was[0];
-  assign \$83  = taken & was[2];
-  assign \$84  = decided[190] + decided[191];
-  assign \$85  = decided[192] + decided[193];
-  assign \$86  = \$84  + \$85 ;
-  assign \$87  = decided[194] + decided[195];
-  assign \$88  = decided[196] + decided[197];
-  assign \$89  = \$87  + \$88 ;
-  assign \$90  = \$86  + \$89 ;
-  assign \$91  = \$83  ? \$90  : 4'h0;
-  assign \$92  = remote__payload[126] + remote__payload[127];
-  assign \$93  = remote__payload[128] + remote__payload[129];
+  assign \$82  = remote__payload[126] + remote__payload[127];
+  assign \$83  = remote__payload[128] + remote__payload[129];
+  assign \$84  = \$82  + \$83 ;
+  assign \$85  = remote__payload[130] + remote__payload[131];
+  assign \$86  = remote__payload[132] + remote__payload[133];
+  assign \$87  = \$85  + \$86 ;
+  assign \$88  = \$84  + \$87 ;
+  assign \$89  = accepted__valid ? \$88  : 4'h0;
+  assign \$90  = taken & was[0];
+  assign \$91  = taken & was[2];
+  assign \$92  = decided[190] + decided[191];
+  assign \$93  = decided[192] + decided[193];
   assign \$94  = \$92  + \$93 ;
-  assign \$95  = remote__payload[130] + remote__payload[131];
-  assign \$96  = remote__payload[132] + remote__payload[133];
+  assign \$95  = decided[194] + decided[195];
+  assign \$96  = decided[196] + decided[197];
   assign \$97  = \$95  + \$96 ;
   assign \$98  = \$94  + \$97 ;
-  assign \$99  = accepted__valid ? \$98  : 4'h0;
+  assign \$99  = \$91  ? \$98  : 4'h0;
   assign \$100  = ~ w__ready;
   assign \$101  = w__valid & \$100 ;
   always @(posedge clk)
@@ -37348,7 +37396,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
     .i__1__ready(request__ready),
     .i__1__valid(i__1__valid),
     .o__payload(compute__payload),
-    .o__ready(o__ready),
+    .o__ready(\o__ready$54 ),
     .o__valid(compute__valid),
     .rst(rst)
   );
@@ -37357,11 +37405,11 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
     .accepted__valid(accepted__valid),
     .clk(clk),
     .flush(flush),
-    .i__payload(\i__payload$86 ),
+    .i__payload(\i__payload$80 ),
     .i__ready(\i__ready$88 ),
-    .i__valid(\i__valid$84 ),
+    .i__valid(\i__valid$77 ),
     .o__payload(remote__payload),
-    .o__ready(\o__ready$50 ),
+    .o__ready(o__ready),
     .o__valid(remote__valid),
     .rst(rst)
   );
@@ -37426,14 +37474,14 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$102  = \$91 ;
+    \$102  = \$99 ;
     if (rst) begin
       \$102  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$104 [3:0] = \$99 ;
+    \$104 [3:0] = \$89 ;
     \$104 [4] = \$101 ;
     if (rst) begin
       \$104  = 5'h00;
@@ -37471,7 +37519,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$109  = \$82 ;
+    \$109  = \$90 ;
     if (rst) begin
       \$109  = 1'h0;
     end
@@ -37485,88 +37533,110 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
       \$110  = 68'h00000000000000000;
     end
   end
-  assign \aw__payload$1  = aw__payload;
-  assign \aw__ready$3  = aw__ready;
-  assign \aw__valid$5  = aw__valid;
-  assign \w__payload$7  = w__payload;
-  assign \w__ready$9  = w__ready;
-  assign \w__valid$11  = w__valid;
-  assign \b__payload$13  = b__payload;
-  assign \b__ready$15  = b__ready;
-  assign \b__valid$17  = b__valid;
-  assign \ar__payload$19  = ar__payload;
-  assign \ar__ready$21  = ar__ready;
-  assign \ar__valid$23  = ar__valid;
-  assign \r__payload$25  = r__payload;
-  assign \r__ready$27  = r__ready;
-  assign \r__valid$29  = r__valid;
-  assign \commit__payload$31  = commit__payload;
-  assign \commit__valid$33  = commit__valid;
-  assign \read__payload$35  = read__payload;
-  assign \read__valid$37  = read__valid;
-  assign \table__payload$39  = table__payload;
-  assign \table__valid$41  = table__valid;
-  assign o__payload = compute__payload;
-  assign compute__ready = o__ready;
-  assign o__valid = compute__valid;
-  assign \o__payload$49  = remote__payload;
-  assign remote__ready = \o__ready$50 ;
-  assign \o__valid$53  = remote__valid;
+  assign o__payload = remote__payload;
+  assign remote__ready = o__ready;
+  assign o__valid = remote__valid;
+  assign \accepted__payload$7  = accepted__payload;
+  assign \accepted__valid$9  = accepted__valid;
+  assign \aw__payload$11  = aw__payload;
+  assign \aw__ready$13  = aw__ready;
+  assign \aw__valid$15  = aw__valid;
+  assign \w__payload$17  = w__payload;
+  assign \w__ready$19  = w__ready;
+  assign \w__valid$21  = w__valid;
+  assign \b__payload$23  = b__payload;
+  assign \b__ready$25  = b__ready;
+  assign \b__valid$27  = b__valid;
+  assign \ar__payload$29  = ar__payload;
+  assign \ar__ready$31  = ar__ready;
+  assign \ar__valid$33  = ar__valid;
+  assign \r__payload$35  = r__payload;
+  assign \r__ready$37  = r__ready;
+  assign \r__valid$39  = r__valid;
+  assign \commit__payload$41  = commit__payload;
+  assign \commit__valid$43  = commit__valid;
+  assign \read__payload$45  = read__payload;
+  assign \read__valid$47  = read__valid;
+  assign \table__payload$49  = table__payload;
+  assign \table__valid$51  = table__valid;
+  assign \o__payload$53  = compute__payload;
+  assign compute__ready = \o__ready$54 ;
+  assign \o__valid$57  = compute__valid;
   assign request__payload = i__1__payload;
   assign i__1__ready = request__ready;
   assign request__valid = i__1__valid;
-  assign \accepted__payload$61  = accepted__payload;
-  assign \accepted__valid$63  = accepted__valid;
   assign \plans$65  = plans;
   assign beat__valid = i__valid;
   assign i__ready = beat__ready;
   assign policy = 2'h0;
   assign routed__valid = taken;
   assign events = { stall, \$105 , bytes, \$103  };
-  assign \port$15020$0  = \$103 ;
-  assign \port$15022$0  = \$105 ;
+  assign \port$15025$0  = \$103 ;
+  assign \port$15027$0  = \$105 ;
+  assign \remote__payload.op  = remote__payload[1:0];
+  assign \remote__payload.dtype  = remote__payload[3:2];
+  assign \remote__payload.tracked  = remote__payload[4];
+  assign \remote__payload.plan  = remote__payload[6:5];
+  assign \remote__payload.epoch  = remote__payload[10:7];
+  assign \remote__payload.wg  = remote__payload[26:11];
+  assign \remote__payload.wf  = remote__payload[29:27];
+  assign \remote__payload.address  = remote__payload[61:30];
+  assign \remote__payload.data  = remote__payload[125:62];
+  assign \remote__payload.strobe  = remote__payload[133:126];
+  assign \remote__payload.last  = remote__payload[134];
+  assign \o__payload.op  = remote__payload[1:0];
+  assign \o__payload.dtype  = remote__payload[3:2];
+  assign \o__payload.tracked  = remote__payload[4];
+  assign \o__payload.plan  = remote__payload[6:5];
+  assign \o__payload.epoch  = remote__payload[10:7];
+  assign \o__payload.wg  = remote__payload[26:11];
+  assign \o__payload.wf  = remote__payload[29:27];
+  assign \o__payload.address  = remote__payload[61:30];
+  assign \o__payload.data  = remote__payload[125:62];
+  assign \o__payload.strobe  = remote__payload[133:126];
+  assign \o__payload.last  = remote__payload[134];
   assign \aw__payload.id  = aw__payload[3:0];
   assign \aw__payload.addr  = aw__payload[35:4];
   assign \aw__payload.len  = aw__payload[43:36];
   assign \aw__payload.size  = aw__payload[46:44];
   assign \aw__payload.burst  = aw__payload[48:47];
   assign \aw__payload.user  = aw__payload[67:49];
-  assign \aw__payload$1.id  = aw__payload[3:0];
-  assign \aw__payload$1.addr  = aw__payload[35:4];
-  assign \aw__payload$1.len  = aw__payload[43:36];
-  assign \aw__payload$1.size  = aw__payload[46:44];
-  assign \aw__payload$1.burst  = aw__payload[48:47];
-  assign \aw__payload$1.user  = aw__payload[67:49];
+  assign \aw__payload$11.id  = aw__payload[3:0];
+  assign \aw__payload$11.addr  = aw__payload[35:4];
+  assign \aw__payload$11.len  = aw__payload[43:36];
+  assign \aw__payload$11.size  = aw__payload[46:44];
+  assign \aw__payload$11.burst  = aw__payload[48:47];
+  assign \aw__payload$11.user  = aw__payload[67:49];
   assign \w__payload.data  = w__payload[63:0];
   assign \w__payload.strb  = w__payload[71:64];
   assign \w__payload.last  = w__payload[72];
-  assign \w__payload$7.data  = w__payload[63:0];
-  assign \w__payload$7.strb  = w__payload[71:64];
-  assign \w__payload$7.last  = w__payload[72];
+  assign \w__payload$17.data  = w__payload[63:0];
+  assign \w__payload$17.strb  = w__payload[71:64];
+  assign \w__payload$17.last  = w__payload[72];
   assign \b__payload.id  = b__payload[3:0];
   assign \b__payload.resp  = b__payload[5:4];
-  assign \b__payload$13.id  = b__payload[3:0];
-  assign \b__payload$13.resp  = b__payload[5:4];
+  assign \b__payload$23.id  = b__payload[3:0];
+  assign \b__payload$23.resp  = b__payload[5:4];
   assign \ar__payload.id  = ar__payload[3:0];
   assign \ar__payload.addr  = ar__payload[35:4];
   assign \ar__payload.len  = ar__payload[43:36];
   assign \ar__payload.size  = ar__payload[46:44];
   assign \ar__payload.burst  = ar__payload[48:47];
   assign \ar__payload.user  = ar__payload[67:49];
-  assign \ar__payload$19.id  = ar__payload[3:0];
-  assign \ar__payload$19.addr  = ar__payload[35:4];
-  assign \ar__payload$19.len  = ar__payload[43:36];
-  assign \ar__payload$19.size  = ar__payload[46:44];
-  assign \ar__payload$19.burst  = ar__payload[48:47];
-  assign \ar__payload$19.user  = ar__payload[67:49];
+  assign \ar__payload$29.id  = ar__payload[3:0];
+  assign \ar__payload$29.addr  = ar__payload[35:4];
+  assign \ar__payload$29.len  = ar__payload[43:36];
+  assign \ar__payload$29.size  = ar__payload[46:44];
+  assign \ar__payload$29.burst  = ar__payload[48:47];
+  assign \ar__payload$29.user  = ar__payload[67:49];
   assign \r__payload.id  = r__payload[3:0];
   assign \r__payload.data  = r__payload[67:4];
   assign \r__payload.resp  = r__payload[69:68];
   assign \r__payload.last  = r__payload[70];
-  assign \r__payload$25.id  = r__payload[3:0];
-  assign \r__payload$25.data  = r__payload[67:4];
-  assign \r__payload$25.resp  = r__payload[69:68];
-  assign \r__payload$25.last  = r__payload[70];
+  assign \r__payload$35.id  = r__payload[3:0];
+  assign \r__payload$35.data  = r__payload[67:4];
+  assign \r__payload$35.resp  = r__payload[69:68];
+  assign \r__payload$35.last  = r__payload[70];
   assign \commit__payload.source  = commit__payload[1:0];
   assign \commit__payload.tag  = commit__payload[4:2];
   assign \commit__payload.last  = commit__payload[5];
@@ -37579,34 +37649,34 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \commit__payload.tile.slot  = commit__payload[55:46];
   assign \commit__payload.tile.wg  = commit__payload[71:56];
   assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$31.source  = commit__payload[1:0];
-  assign \commit__payload$31.tag  = commit__payload[4:2];
-  assign \commit__payload$31.last  = commit__payload[5];
-  assign \commit__payload$31.error  = commit__payload[6];
-  assign \commit__payload$31.bytes  = commit__payload[10:7];
-  assign \commit__payload$31.address  = commit__payload[42:11];
-  assign \commit__payload$31.tile  = commit__payload[74:43];
-  assign \commit__payload$31.tile.tracked  = commit__payload[43];
-  assign \commit__payload$31.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$31.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$31.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$31.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$41.source  = commit__payload[1:0];
+  assign \commit__payload$41.tag  = commit__payload[4:2];
+  assign \commit__payload$41.last  = commit__payload[5];
+  assign \commit__payload$41.error  = commit__payload[6];
+  assign \commit__payload$41.bytes  = commit__payload[10:7];
+  assign \commit__payload$41.address  = commit__payload[42:11];
+  assign \commit__payload$41.tile  = commit__payload[74:43];
+  assign \commit__payload$41.tile.tracked  = commit__payload[43];
+  assign \commit__payload$41.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$41.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$41.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$41.tile.wf  = commit__payload[74:72];
   assign \read__payload.source  = read__payload[1:0];
   assign \read__payload.last  = read__payload[2];
   assign \read__payload.error  = read__payload[3];
   assign \read__payload.data  = read__payload[67:4];
-  assign \read__payload$35.source  = read__payload[1:0];
-  assign \read__payload$35.last  = read__payload[2];
-  assign \read__payload$35.error  = read__payload[3];
-  assign \read__payload$35.data  = read__payload[67:4];
+  assign \read__payload$45.source  = read__payload[1:0];
+  assign \read__payload$45.last  = read__payload[2];
+  assign \read__payload$45.error  = read__payload[3];
+  assign \read__payload$45.data  = read__payload[67:4];
   assign \table__payload.table  = table__payload[2:0];
   assign \table__payload.entry  = table__payload[18:3];
   assign \table__payload.word  = table__payload[22:19];
   assign \table__payload.data  = table__payload[54:23];
-  assign \table__payload$39.table  = table__payload[2:0];
-  assign \table__payload$39.entry  = table__payload[18:3];
-  assign \table__payload$39.word  = table__payload[22:19];
-  assign \table__payload$39.data  = table__payload[54:23];
+  assign \table__payload$49.table  = table__payload[2:0];
+  assign \table__payload$49.entry  = table__payload[18:3];
+  assign \table__payload$49.word  = table__payload[22:19];
+  assign \table__payload$49.data  = table__payload[54:23];
   assign \compute__payload.op  = compute__payload[1:0];
   assign \compute__payload.dtype  = compute__payload[3:2];
   assign \compute__payload.source  = compute__payload[5:4];
@@ -37626,47 +37696,25 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \compute__payload.tile.slot  = compute__payload[142:133];
   assign \compute__payload.tile.wg  = compute__payload[158:143];
   assign \compute__payload.tile.wf  = compute__payload[161:159];
-  assign \o__payload.op  = compute__payload[1:0];
-  assign \o__payload.dtype  = compute__payload[3:2];
-  assign \o__payload.source  = compute__payload[5:4];
-  assign \o__payload.tag  = compute__payload[8:6];
-  assign \o__payload.last  = compute__payload[9];
-  assign \o__payload.address  = compute__payload[41:10];
-  assign \o__payload.data  = compute__payload[105:42];
-  assign \o__payload.strobe  = compute__payload[113:106];
-  assign \o__payload.touch  = compute__payload[129:114];
-  assign \o__payload.touch.enable  = compute__payload[114];
-  assign \o__payload.touch.parity  = compute__payload[115];
-  assign \o__payload.touch.writer  = compute__payload[116];
-  assign \o__payload.touch.index  = compute__payload[129:117];
-  assign \o__payload.tile  = compute__payload[161:130];
-  assign \o__payload.tile.tracked  = compute__payload[130];
-  assign \o__payload.tile.plan  = compute__payload[132:131];
-  assign \o__payload.tile.slot  = compute__payload[142:133];
-  assign \o__payload.tile.wg  = compute__payload[158:143];
-  assign \o__payload.tile.wf  = compute__payload[161:159];
-  assign \remote__payload.op  = remote__payload[1:0];
-  assign \remote__payload.dtype  = remote__payload[3:2];
-  assign \remote__payload.tracked  = remote__payload[4];
-  assign \remote__payload.plan  = remote__payload[6:5];
-  assign \remote__payload.epoch  = remote__payload[10:7];
-  assign \remote__payload.wg  = remote__payload[26:11];
-  assign \remote__payload.wf  = remote__payload[29:27];
-  assign \remote__payload.address  = remote__payload[61:30];
-  assign \remote__payload.data  = remote__payload[125:62];
-  assign \remote__payload.strobe  = remote__payload[133:126];
-  assign \remote__payload.last  = remote__payload[134];
-  assign \o__payload$49.op  = remote__payload[1:0];
-  assign \o__payload$49.dtype  = remote__payload[3:2];
-  assign \o__payload$49.tracked  = remote__payload[4];
-  assign \o__payload$49.plan  = remote__payload[6:5];
-  assign \o__payload$49.epoch  = remote__payload[10:7];
-  assign \o__payload$49.wg  = remote__payload[26:11];
-  assign \o__payload$49.wf  = remote__payload[29:27];
-  assign \o__payload$49.address  = remote__payload[61:30];
-  assign \o__payload$49.data  = remote__payload[125:62];
-  assign \o__payload$49.strobe  = remote__payload[133:126];
-  assign \o__payload$49.last  = remote__payload[134];
+  assign \o__payload$53.op  = compute__payload[1:0];
+  assign \o__payload$53.dtype  = compute__payload[3:2];
+  assign \o__payload$53.source  = compute__payload[5:4];
+  assign \o__payload$53.tag  = compute__payload[8:6];
+  assign \o__payload$53.last  = compute__payload[9];
+  assign \o__payload$53.address  = compute__payload[41:10];
+  assign \o__payload$53.data  = compute__payload[105:42];
+  assign \o__payload$53.strobe  = compute__payload[113:106];
+  assign \o__payload$53.touch  = compute__payload[129:114];
+  assign \o__payload$53.touch.enable  = compute__payload[114];
+  assign \o__payload$53.touch.parity  = compute__payload[115];
+  assign \o__payload$53.touch.writer  = compute__payload[116];
+  assign \o__payload$53.touch.index  = compute__payload[129:117];
+  assign \o__payload$53.tile  = compute__payload[161:130];
+  assign \o__payload$53.tile.tracked  = compute__payload[130];
+  assign \o__payload$53.tile.plan  = compute__payload[132:131];
+  assign \o__payload$53.tile.slot  = compute__payload[142:133];
+  assign \o__payload$53.tile.wg  = compute__payload[158:143];
+  assign \o__payload$53.tile.wf  = compute__payload[161:159];
   assign \i__1__payload.op  = i__1__payload[1:0];
   assign \i__1__payload.dtype  = i__1__payload[3:2];
   assign \i__1__payload.source  = i__1__payload[5:4];
@@ -37798,17 +37846,26 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \o__payload$73.meta.last  = \o__payload$73 [201];
   assign \o__payload$73.meta.narrow  = \o__payload$73 [202];
   assign \o__payload$73.meta.illegal  = \o__payload$73 [203];
-  assign \tile.tracked  = tile[0];
-  assign \tile.plan  = tile[2:1];
-  assign \tile.slot  = tile[12:3];
-  assign \tile.wg  = tile[28:13];
-  assign \tile.wf  = tile[31:29];
   assign \was.refused  = was[0];
   assign \was.remote  = was[1];
   assign \was.local  = was[2];
   assign \was.tracked  = was[3];
   assign \was.update  = was[4];
   assign \was.cause  = was[8:5];
+  assign \i__payload$80.beat  = \i__payload$80 [134:0];
+  assign \i__payload$80.beat.op  = \i__payload$80 [1:0];
+  assign \i__payload$80.beat.dtype  = \i__payload$80 [3:2];
+  assign \i__payload$80.beat.tracked  = \i__payload$80 [4];
+  assign \i__payload$80.beat.plan  = \i__payload$80 [6:5];
+  assign \i__payload$80.beat.epoch  = \i__payload$80 [10:7];
+  assign \i__payload$80.beat.wg  = \i__payload$80 [26:11];
+  assign \i__payload$80.beat.wf  = \i__payload$80 [29:27];
+  assign \i__payload$80.beat.address  = \i__payload$80 [61:30];
+  assign \i__payload$80.beat.data  = \i__payload$80 [125:62];
+  assign \i__payload$80.beat.strobe  = \i__payload$80 [133:126];
+  assign \i__payload$80.beat.last  = \i__payload$80 [134];
+  assign \i__payload$80.alone  = \i__payload$80 [135];
+  assign \i__payload$80.tag  = \i__payload$80 [138:136];
   assign \decided.any  = decided[0];
   assign \decided.match  = decided[1];
   assign \decided.straddle  = decided[2];
@@ -37836,6 +37893,11 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \decided.meta.last  = decided[201];
   assign \decided.meta.narrow  = decided[202];
   assign \decided.meta.illegal  = decided[203];
+  assign \tile.tracked  = tile[0];
+  assign \tile.plan  = tile[2:1];
+  assign \tile.slot  = tile[12:3];
+  assign \tile.wg  = tile[28:13];
+  assign \tile.wf  = tile[31:29];
   assign \i__0__payload.op  = i__0__payload[1:0];
   assign \i__0__payload.dtype  = i__0__payload[3:2];
   assign \i__0__payload.source  = i__0__payload[5:4];
@@ -37855,20 +37917,6 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \i__0__payload.tile.slot  = i__0__payload[142:133];
   assign \i__0__payload.tile.wg  = i__0__payload[158:143];
   assign \i__0__payload.tile.wf  = i__0__payload[161:159];
-  assign \i__payload$86.beat  = \i__payload$86 [134:0];
-  assign \i__payload$86.beat.op  = \i__payload$86 [1:0];
-  assign \i__payload$86.beat.dtype  = \i__payload$86 [3:2];
-  assign \i__payload$86.beat.tracked  = \i__payload$86 [4];
-  assign \i__payload$86.beat.plan  = \i__payload$86 [6:5];
-  assign \i__payload$86.beat.epoch  = \i__payload$86 [10:7];
-  assign \i__payload$86.beat.wg  = \i__payload$86 [26:11];
-  assign \i__payload$86.beat.wf  = \i__payload$86 [29:27];
-  assign \i__payload$86.beat.address  = \i__payload$86 [61:30];
-  assign \i__payload$86.beat.data  = \i__payload$86 [125:62];
-  assign \i__payload$86.beat.strobe  = \i__payload$86 [133:126];
-  assign \i__payload$86.beat.last  = \i__payload$86 [134];
-  assign \i__payload$86.alone  = \i__payload$86 [135];
-  assign \i__payload$86.tag  = \i__payload$86 [138:136];
   assign \routed__payload.tag  = routed__payload[2:0];
   assign \routed__payload.last  = routed__payload[3];
   assign \routed__payload.pending  = routed__payload[4];
@@ -37894,24 +37942,11 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign routed__payload[4] = \$29 ;
   assign routed__payload[3] = decided[201];
   assign routed__payload[2:0] = decided[200:198];
-  assign \i__payload$86 [138:136] = decided[200:198];
-  assign \i__payload$86 [135] = decided[202];
-  assign \i__payload$86 [134] = decided[201];
-  assign \i__payload$86 [133:126] = decided[197:190];
-  assign \i__payload$86 [125:62] = decided[189:126];
-  assign \i__payload$86 [61:30] = decided[125:94];
-  assign \i__payload$86 [29:27] = decided[46:44];
-  assign \i__payload$86 [26:11] = decided[43:28];
-  assign \i__payload$86 [10:7] = decided[17:14];
-  assign \i__payload$86 [6:5] = decided[12:11];
-  assign \i__payload$86 [3:2] = decided[6:5];
-  assign \i__payload$86 [4] = was[3];
-  assign \i__payload$86 [1:0] = op;
   assign i__0__payload[161:130] = tile;
   assign i__0__payload[129:117] = decided[61:49];
   assign i__0__payload[116] = 1'h0;
   assign i__0__payload[115] = decided[14];
-  assign i__0__payload[114] = \$24 ;
+  assign i__0__payload[114] = \$25 ;
   assign i__0__payload[113:106] = decided[197:190];
   assign i__0__payload[105:42] = decided[189:126];
   assign i__0__payload[41:10] = decided[93:62];
@@ -37925,6 +37960,19 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign tile[12:3] = decided[27:18];
   assign tile[2:1] = decided[12:11];
   assign tile[0] = was[3];
+  assign \i__payload$80 [138:136] = decided[200:198];
+  assign \i__payload$80 [135] = decided[202];
+  assign \i__payload$80 [134] = decided[201];
+  assign \i__payload$80 [133:126] = decided[197:190];
+  assign \i__payload$80 [125:62] = decided[189:126];
+  assign \i__payload$80 [61:30] = decided[125:94];
+  assign \i__payload$80 [29:27] = decided[46:44];
+  assign \i__payload$80 [26:11] = decided[43:28];
+  assign \i__payload$80 [10:7] = decided[17:14];
+  assign \i__payload$80 [6:5] = decided[12:11];
+  assign \i__payload$80 [3:2] = decided[6:5];
+  assign \i__payload$80 [4] = was[3];
+  assign \i__payload$80 [1:0] = op;
   reg \t3_start$0 ;
   initial \t3_start$0 <= 1'b0;
   always @* begin
@@ -41335,7 +41383,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   wire [5:0] \read__data$248 ;
   wire [31:0] \read__data$250 ;
   wire [9:0] \read__data$263 ;
-  wire [16:0] \read__data$281 ;
+  wire [15:0] \read__data$281 ;
   wire [12:0] \read__data$285 ;
   wire [28:0] \read__data$286 ;
   wire read__en;
@@ -41570,7 +41618,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   wire [5:0] \write__data$318 ;
   wire [31:0] \write__data$323 ;
   wire [9:0] \write__data$328 ;
-  wire [16:0] \write__data$333 ;
+  wire [15:0] \write__data$333 ;
   wire [28:0] \write__data$338 ;
   wire [12:0] \write__data$343 ;
   wire write__en;
@@ -41602,16 +41650,16 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
     end
   end
   assign \read__data$250  = _0_;
-  reg [16:0] control_0 [15:0];
+  reg [15:0] control_0 [15:0];
 `ifndef SYNTHESIS
   integer control_0_word;
   initial for (control_0_word = 0; control_0_word <= 15; control_0_word = control_0_word + 1) control_0 [control_0_word] = 0;
 `endif
   always @(posedge clk) begin
     if (\write__en$331 )
-      control_0[_written[6:3]] <= _written[39:23];
+      control_0[_written[6:3]] <= _written[39:24];
   end
-  reg [16:0] _1_;
+  reg [15:0] _1_;
 `ifndef SYNTHESIS
   initial _1_ = 0;
 `endif
@@ -44574,10 +44622,10 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   assign \$2868  = ~ \$2867 ;
   assign \$2869  = \register$255  | \register$258 ;
   assign \$2870  = \$2868  & \$2869 ;
-  assign \$6007  = \read__data$281 [15:14] * 5'h19;
+  assign \$6007  = \read__data$281 [14:13] * 5'h19;
   assign \$2871  = plans >> \$6007 ;
   assign \$2872  = \$2871 [0] & exists;
-  assign \$6011  = \read__data$281 [15:14] * 5'h19;
+  assign \$6011  = \read__data$281 [14:13] * 5'h19;
   assign \$2873  = plans >> \$6011 ;
   assign \$2874  = \register$259  ? \register$260  : came_with[44:29];
   assign \$2875  = \register$259  ? 3'h0 : came_with[47:45];
@@ -44585,11 +44633,11 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   assign \$2877  = \register$264  & \$2876 ;
   assign \$2878  = \$2877  & \register$261 ;
   assign \$2879  = \$2878  & exists;
-  assign \$6020  = \read__data$281 [15:14] * 5'h19;
+  assign \$6020  = \read__data$281 [14:13] * 5'h19;
   assign \$2880  = plans >> \$6020 ;
   assign \$2881  = \register$262 [9:0] >= \$2880 [14:5];
   assign \$2882  = \$2879  & \$2881 ;
-  assign \$6025  = \read__data$281 [15:14] * 5'h19;
+  assign \$6025  = \read__data$281 [14:13] * 5'h19;
   assign \$2883  = plans >> \$6025 ;
   assign \$2884  = \register$262 [9:0] <= \$2883 [24:15];
   assign \$2885  = \$2882  & \$2884 ;
@@ -44659,7 +44707,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   assign \write__en$336  = _ours & \$2904 ;
   assign \$2905  = _written[22:19] == 4'h9;
   assign \write__en$341  = _ours & \$2905 ;
-  assign exists = \read__data$281 [16:14] < 3'h4;
+  assign exists = \read__data$281 [15:13] < 3'h4;
   always @(posedge clk)
     _written <= \$2906 ;
   always @(posedge clk)
@@ -47463,13 +47511,13 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
       \$3136 [0] = \register$269 ;
       \$3136 [1] = \register$274 ;
       \$3136 [2] = \register$279 ;
-      \$3136 [4:3] = \read__data$281 [2:1];
-      \$3136 [6:5] = \read__data$281 [5:4];
-      \$3136 [7] = \read__data$281 [6];
-      \$3136 [8] = \read__data$281 [7];
-      \$3136 [9] = \read__data$281 [8];
-      \$3136 [10] = \read__data$281 [9];
-      \$3136 [12:11] = \read__data$281 [15:14];
+      \$3136 [4:3] = \read__data$281 [1:0];
+      \$3136 [6:5] = \read__data$281 [4:3];
+      \$3136 [7] = \read__data$281 [5];
+      \$3136 [8] = \read__data$281 [6];
+      \$3136 [9] = \read__data$281 [7];
+      \$3136 [10] = \read__data$281 [8];
+      \$3136 [12:11] = \read__data$281 [14:13];
       \$3136 [13] = \$2872 ;
       \$3136 [17:14] = \$2873 [4:1];
       \$3136 [27:18] = \register$262 [9:0];
@@ -47637,7 +47685,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   assign \read__en$329  = move;
   assign \read__addr$330  = \register$234 ;
   assign \write__addr$332  = _written[6:3];
-  assign \write__data$333  = _written[39:23];
+  assign \write__data$333  = _written[39:24];
   assign \read__en$334  = move;
   assign \read__addr$335  = \register$235 ;
   assign \write__addr$337  = _written[6:3];
@@ -49988,10 +50036,10 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   initial \$auto$verilog_backend.cc:2355:dump_module$54 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
-  wire [1:0] \$100 ;
-  wire [2:0] \$101 ;
-  wire [10:0] \$102 ;
-  wire \$103 ;
+  wire \$100 ;
+  wire [1:0] \$101 ;
+  wire [2:0] \$102 ;
+  wire [10:0] \$103 ;
   wire \$104 ;
   wire \$105 ;
   wire \$106 ;
@@ -50016,10 +50064,10 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$123 ;
   wire \$124 ;
   wire \$125 ;
-  wire [1:0] \$126 ;
-  wire [2:0] \$127 ;
-  wire [10:0] \$128 ;
-  wire \$129 ;
+  wire \$126 ;
+  wire [1:0] \$127 ;
+  wire [2:0] \$128 ;
+  wire [10:0] \$129 ;
   wire \$13 ;
   wire \$130 ;
   wire \$131 ;
@@ -50045,15 +50093,15 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$15 ;
   wire \$150 ;
   wire \$151 ;
-  wire [1:0] \$152 ;
-  wire [2:0] \$153 ;
-  wire [10:0] \$154 ;
-  wire \$155 ;
+  wire \$152 ;
+  wire [1:0] \$153 ;
+  wire [2:0] \$154 ;
+  wire [10:0] \$155 ;
   wire \$156 ;
   wire \$157 ;
   wire \$158 ;
   wire \$159 ;
-  wire [31:0] \$16 ;
+  wire \$16 ;
   wire \$160 ;
   wire \$161 ;
   wire \$162 ;
@@ -50064,7 +50112,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$167 ;
   wire \$168 ;
   wire \$169 ;
-  wire [32:0] \$17 ;
+  wire [31:0] \$17 ;
   wire \$170 ;
   wire \$171 ;
   wire \$172 ;
@@ -50073,11 +50121,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$175 ;
   wire \$176 ;
   wire \$177 ;
-  wire [1:0] \$178 ;
-  wire [2:0] \$179 ;
-  wire [14:0] \$18 ;
-  wire [10:0] \$180 ;
-  wire \$181 ;
+  wire \$178 ;
+  wire [1:0] \$179 ;
+  wire [32:0] \$18 ;
+  wire [2:0] \$180 ;
+  wire [10:0] \$181 ;
   wire \$182 ;
   wire \$183 ;
   wire \$184 ;
@@ -50086,7 +50134,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$187 ;
   wire \$188 ;
   wire \$189 ;
-  reg \$19 ;
+  wire [14:0] \$19 ;
   wire \$190 ;
   wire \$191 ;
   wire \$192 ;
@@ -50098,15 +50146,15 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$198 ;
   wire \$199 ;
   wire \$2 ;
-  wire \$20 ;
+  reg \$20 ;
   wire \$200 ;
   wire \$201 ;
   wire \$202 ;
   wire \$203 ;
-  wire [1:0] \$204 ;
-  wire [2:0] \$205 ;
-  wire [10:0] \$206 ;
-  wire \$207 ;
+  wire \$204 ;
+  wire [1:0] \$205 ;
+  wire [2:0] \$206 ;
+  wire [10:0] \$207 ;
   wire \$208 ;
   wire \$209 ;
   wire \$21 ;
@@ -50120,7 +50168,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$217 ;
   wire \$218 ;
   wire \$219 ;
-  wire [3:0] \$22 ;
+  wire \$22 ;
   wire \$220 ;
   wire \$221 ;
   wire \$222 ;
@@ -50131,18 +50179,18 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$227 ;
   wire \$228 ;
   wire \$229 ;
-  wire [3:0] \$23 ;
-  wire [1:0] \$230 ;
-  wire [2:0] \$231 ;
-  wire [10:0] \$232 ;
-  wire \$233 ;
+  wire [4:0] \$23 ;
+  wire \$230 ;
+  wire [1:0] \$231 ;
+  wire [2:0] \$232 ;
+  wire [10:0] \$233 ;
   wire \$234 ;
   wire \$235 ;
   wire \$236 ;
   wire \$237 ;
   wire \$238 ;
   wire \$239 ;
-  wire [4:0] \$24 ;
+  wire [5:0] \$24 ;
   wire \$240 ;
   wire \$241 ;
   wire \$242 ;
@@ -50153,79 +50201,80 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$247 ;
   wire \$248 ;
   wire \$249 ;
-  wire [5:0] \$25 ;
+  wire [3:0] \$25 ;
   wire \$250 ;
-  reg [3:0] \$251 ;
-  reg \$252 ;
-  wire [1:0] \$253 ;
-  reg [2:0] \$254 ;
-  reg [2:0] \$255 ;
-  reg [3:0] \$256 ;
-  reg [31:0] \$257 ;
-  reg \$258 ;
-  reg [7:0] \$259 ;
-  wire \$26 ;
-  reg \$260 ;
+  wire \$251 ;
+  reg [3:0] \$252 ;
+  reg \$253 ;
+  wire [1:0] \$254 ;
+  reg [3:0] \$255 ;
+  reg [2:0] \$256 ;
+  reg [2:0] \$257 ;
+  reg [31:0] \$258 ;
+  reg \$259 ;
+  wire [3:0] \$26 ;
+  reg [7:0] \$260 ;
   reg \$261 ;
-  reg [2:0] \$262 ;
-  reg \$263 ;
+  reg \$262 ;
+  reg [2:0] \$263 ;
   reg \$264 ;
-  reg [5:0] \$265 ;
-  reg \$266 ;
-  reg [2:0] \$267 ;
-  reg [8:0] \$268 ;
-  reg \$269 ;
+  reg \$265 ;
+  reg [5:0] \$266 ;
+  reg \$267 ;
+  reg [2:0] \$268 ;
+  reg [8:0] \$269 ;
   wire \$27 ;
   reg \$270 ;
   reg \$271 ;
-  reg [3:0] \$272 ;
-  reg [8:0] \$273 ;
-  reg \$274 ;
+  reg \$272 ;
+  reg [3:0] \$273 ;
+  reg [8:0] \$274 ;
   reg \$275 ;
   reg \$276 ;
-  reg [3:0] \$277 ;
-  reg [8:0] \$278 ;
-  reg \$279 ;
-  wire [31:0] \$28 ;
+  reg \$277 ;
+  reg [3:0] \$278 ;
+  reg [8:0] \$279 ;
+  wire \$28 ;
   reg \$280 ;
   reg \$281 ;
-  reg [3:0] \$282 ;
-  reg [8:0] \$283 ;
-  reg \$284 ;
+  reg \$282 ;
+  reg [3:0] \$283 ;
+  reg [8:0] \$284 ;
   reg \$285 ;
   reg \$286 ;
-  reg [3:0] \$287 ;
-  reg [8:0] \$288 ;
-  reg \$289 ;
+  reg \$287 ;
+  reg [3:0] \$288 ;
+  reg [8:0] \$289 ;
   wire [31:0] \$29 ;
   reg \$290 ;
   reg \$291 ;
-  reg [3:0] \$292 ;
-  reg [8:0] \$293 ;
-  reg \$294 ;
+  reg \$292 ;
+  reg [3:0] \$293 ;
+  reg [8:0] \$294 ;
   reg \$295 ;
   reg \$296 ;
-  reg [3:0] \$297 ;
-  reg [8:0] \$298 ;
-  reg \$299 ;
+  reg \$297 ;
+  reg [3:0] \$298 ;
+  reg [8:0] \$299 ;
   wire \$3 ;
   wire [31:0] \$30 ;
   reg \$300 ;
   reg \$301 ;
-  reg [3:0] \$302 ;
-  reg [8:0] \$303 ;
-  reg \$304 ;
+  reg \$302 ;
+  reg [3:0] \$303 ;
+  reg [8:0] \$304 ;
   reg \$305 ;
   reg \$306 ;
-  reg [3:0] \$307 ;
-  reg \$308 ;
-  reg [5:0] \$309 ;
+  reg \$307 ;
+  reg [3:0] \$308 ;
+  reg \$309 ;
   wire [31:0] \$31 ;
+  reg [5:0] \$310 ;
   wire [31:0] \$32 ;
   wire [31:0] \$33 ;
-  wire [7:0] \$34 ;
-  wire [8:0] \$35 ;
-  wire \$36 ;
+  wire [31:0] \$34 ;
+  wire [7:0] \$35 ;
+  wire [8:0] \$36 ;
   wire \$37 ;
   wire \$38 ;
   wire \$39 ;
@@ -50238,11 +50287,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$45 ;
   wire \$46 ;
   wire \$47 ;
-  wire [1:0] \$48 ;
-  wire [2:0] \$49 ;
+  wire \$48 ;
+  wire [1:0] \$49 ;
   wire \$5 ;
-  wire [10:0] \$50 ;
-  wire \$51 ;
+  wire [2:0] \$50 ;
+  wire [10:0] \$51 ;
   wire \$52 ;
   wire \$53 ;
   wire \$54 ;
@@ -50267,10 +50316,10 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$71 ;
   wire \$72 ;
   wire \$73 ;
-  wire [1:0] \$74 ;
-  wire [2:0] \$75 ;
-  wire [10:0] \$76 ;
-  wire \$77 ;
+  wire \$74 ;
+  wire [1:0] \$75 ;
+  wire [2:0] \$76 ;
+  wire [10:0] \$77 ;
   wire \$78 ;
   wire \$79 ;
   wire \$8 ;
@@ -50458,377 +50507,377 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   input w__valid;
   wire w__valid;
   wire [6:0] \within ;
-  assign aw__ready = under_way != 4'h8;
+  assign \$1  = under_way != 4'h8;
   assign begun = aw__valid & aw__ready;
   assign address = is_first ? o__payload[35:4] : later;
-  assign \$1  = ! o__payload[43:36];
-  assign last = is_first ? \$1  : is_last;
+  assign \$2  = ! o__payload[43:36];
+  assign last = is_first ? \$2  : is_last;
   assign beat__valid = o__valid & w__valid;
   assign w__ready = o__valid & beat__ready;
   assign taken = beat__valid & beat__ready;
   assign o__ready = taken & last;
-  assign \$2  = o__payload[46:44] < 2'h3;
-  assign \$3  = o__payload[46:44] <= 2'h3;
-  assign \$4  = o__payload[48:47] != 2'h3;
-  assign \$5  = \$3  & \$4 ;
-  assign \$6  = ~ \$5 ;
-  assign \$7  = w__payload[72] != last;
-  assign \$8  = \$6  | \$7 ;
-  assign \$9  = o__payload[46:44] > 1'h0;
-  assign \$10  = o__payload[46:44] > 1'h1;
-  assign \$11  = o__payload[46:44] > 2'h2;
-  assign \$12  = o__payload[46:44] > 2'h3;
-  assign \$13  = o__payload[46:44] > 3'h4;
-  assign \$14  = o__payload[46:44] > 3'h5;
-  assign \$15  = o__payload[46:44] > 3'h6;
-  assign \$16  = address | { 25'h0000000, \$15 , \$14 , \$13 , \$12 , \$11 , \$10 , \$9  };
-  assign \$17  = \$16  + 1'h1;
-  assign \$18  = o__payload[43:36] << o__payload[46:44];
-  assign \$20  = ~ b__valid;
-  assign \$21  = \$20  | b__ready;
-  assign ended = \$19  & \$21 ;
-  assign \$22  = newest + begun;
-  assign \$23  = oldest + ended;
-  assign \$24  = under_way + begun;
-  assign \$25  = \$24  - ended;
-  assign \$26  = ! o__payload[48:47];
-  assign \$27  = o__payload[48:47] == 2'h2;
-  assign \$28  = ~ { 17'h00000, \$18  };
-  assign \$29  = address & \$28 ;
-  assign \$30  = \$17 [31:0] & { 17'h00000, \$18  };
-  assign \$31  = \$29  | \$30 ;
-  assign \$32  = \$27  ? \$31  : \$17 [31:0];
-  assign \$33  = \$26  ? address : \$32 ;
-  assign \$34  = is_first ? o__payload[43:36] : left;
-  assign \$35  = \$34  - 1'h1;
-  assign \$36  = o__payload[43:36] == 1'h1;
-  assign \$37  = left == 1'h1;
-  assign \$38  = is_first ? \$36  : \$37 ;
-  assign \$39  = ! commit__payload[1:0];
-  assign \$40  = commit__valid & \$39 ;
-  assign \$41  = ! told[2:0];
-  assign \$42  = routed_valid & \$41 ;
-  assign \$43  = \$42  & told[4];
-  assign \$44  = ! commit_tag;
-  assign \$45  = committed & \$44 ;
-  assign \$46  = ! accepted_tag;
-  assign \$47  = accepted_valid & \$46 ;
-  assign \$48  = \$45  + \$47 ;
-  assign \$49  = \$43  - \$48 ;
-  assign \$50  = $signed({ 1'h0, pending_0 }) + $signed(\$49 );
-  assign \$51  = ! pending_0;
-  assign \$52  = complete_0 & \$51 ;
-  assign \$53  = ! told[2:0];
-  assign \$54  = routed_valid & \$53 ;
-  assign \$55  = \$54  & told[3];
-  assign \$56  = ! told[2:0];
-  assign \$57  = routed_valid & \$56 ;
-  assign \$58  = \$57  & told[5];
-  assign \$59  = ! commit_tag;
-  assign \$60  = committed & \$59 ;
-  assign \$61  = \$60  & commit_error;
-  assign \$62  = \$58  | \$61 ;
-  assign \$63  = ! oldest;
-  assign \$64  = ended & \$63 ;
-  assign \$65  = ! newest;
-  assign \$66  = begun & \$65 ;
-  assign \$67  = told[2:0] == 1'h1;
-  assign \$68  = routed_valid & \$67 ;
-  assign \$69  = \$68  & told[4];
-  assign \$70  = commit_tag == 1'h1;
-  assign \$71  = committed & \$70 ;
-  assign \$72  = accepted_tag == 1'h1;
-  assign \$73  = accepted_valid & \$72 ;
-  assign \$74  = \$71  + \$73 ;
-  assign \$75  = \$69  - \$74 ;
-  assign \$76  = $signed({ 1'h0, pending_1 }) + $signed(\$75 );
-  assign \$77  = ! pending_1;
-  assign \$78  = complete_1 & \$77 ;
-  assign \$79  = told[2:0] == 1'h1;
-  assign \$80  = routed_valid & \$79 ;
-  assign \$81  = \$80  & told[3];
-  assign \$82  = told[2:0] == 1'h1;
-  assign \$83  = routed_valid & \$82 ;
-  assign \$84  = \$83  & told[5];
-  assign \$85  = commit_tag == 1'h1;
-  assign \$86  = committed & \$85 ;
-  assign \$87  = \$86  & commit_error;
-  assign \$88  = \$84  | \$87 ;
-  assign \$89  = oldest == 1'h1;
-  assign \$90  = ended & \$89 ;
-  assign \$91  = newest == 1'h1;
-  assign \$92  = begun & \$91 ;
-  assign \$93  = told[2:0] == 2'h2;
-  assign \$94  = routed_valid & \$93 ;
-  assign \$95  = \$94  & told[4];
-  assign \$96  = commit_tag == 2'h2;
-  assign \$97  = committed & \$96 ;
-  assign \$98  = accepted_tag == 2'h2;
-  assign \$99  = accepted_valid & \$98 ;
-  assign \$100  = \$97  + \$99 ;
-  assign \$101  = \$95  - \$100 ;
-  assign \$102  = $signed({ 1'h0, pending_2 }) + $signed(\$101 );
-  assign \$103  = ! pending_2;
-  assign \$104  = complete_2 & \$103 ;
-  assign \$105  = told[2:0] == 2'h2;
-  assign \$106  = routed_valid & \$105 ;
-  assign \$107  = \$106  & told[3];
-  assign \$108  = told[2:0] == 2'h2;
-  assign \$109  = routed_valid & \$108 ;
-  assign \$110  = \$109  & told[5];
-  assign \$111  = commit_tag == 2'h2;
-  assign \$112  = committed & \$111 ;
-  assign \$113  = \$112  & commit_error;
-  assign \$114  = \$110  | \$113 ;
-  assign \$115  = oldest == 2'h2;
-  assign \$116  = ended & \$115 ;
-  assign \$117  = newest == 2'h2;
-  assign \$118  = begun & \$117 ;
-  assign \$119  = told[2:0] == 2'h3;
-  assign \$120  = routed_valid & \$119 ;
-  assign \$121  = \$120  & told[4];
-  assign \$122  = commit_tag == 2'h3;
-  assign \$123  = committed & \$122 ;
-  assign \$124  = accepted_tag == 2'h3;
-  assign \$125  = accepted_valid & \$124 ;
-  assign \$126  = \$123  + \$125 ;
-  assign \$127  = \$121  - \$126 ;
-  assign \$128  = $signed({ 1'h0, pending_3 }) + $signed(\$127 );
-  assign \$129  = ! pending_3;
-  assign \$130  = complete_3 & \$129 ;
-  assign \$131  = told[2:0] == 2'h3;
-  assign \$132  = routed_valid & \$131 ;
-  assign \$133  = \$132  & told[3];
-  assign \$134  = told[2:0] == 2'h3;
-  assign \$135  = routed_valid & \$134 ;
-  assign \$136  = \$135  & told[5];
-  assign \$137  = commit_tag == 2'h3;
-  assign \$138  = committed & \$137 ;
-  assign \$139  = \$138  & commit_error;
-  assign \$140  = \$136  | \$139 ;
-  assign \$141  = oldest == 2'h3;
-  assign \$142  = ended & \$141 ;
-  assign \$143  = newest == 2'h3;
-  assign \$144  = begun & \$143 ;
-  assign \$145  = told[2:0] == 3'h4;
-  assign \$146  = routed_valid & \$145 ;
-  assign \$147  = \$146  & told[4];
-  assign \$148  = commit_tag == 3'h4;
-  assign \$149  = committed & \$148 ;
-  assign \$150  = accepted_tag == 3'h4;
-  assign \$151  = accepted_valid & \$150 ;
-  assign \$152  = \$149  + \$151 ;
-  assign \$153  = \$147  - \$152 ;
-  assign \$154  = $signed({ 1'h0, pending_4 }) + $signed(\$153 );
-  assign \$155  = ! pending_4;
-  assign \$156  = complete_4 & \$155 ;
-  assign \$157  = told[2:0] == 3'h4;
-  assign \$158  = routed_valid & \$157 ;
-  assign \$159  = \$158  & told[3];
-  assign \$160  = told[2:0] == 3'h4;
-  assign \$161  = routed_valid & \$160 ;
-  assign \$162  = \$161  & told[5];
-  assign \$163  = commit_tag == 3'h4;
-  assign \$164  = committed & \$163 ;
-  assign \$165  = \$164  & commit_error;
-  assign \$166  = \$162  | \$165 ;
-  assign \$167  = oldest == 3'h4;
-  assign \$168  = ended & \$167 ;
-  assign \$169  = newest == 3'h4;
-  assign \$170  = begun & \$169 ;
-  assign \$171  = told[2:0] == 3'h5;
-  assign \$172  = routed_valid & \$171 ;
-  assign \$173  = \$172  & told[4];
-  assign \$174  = commit_tag == 3'h5;
-  assign \$175  = committed & \$174 ;
-  assign \$176  = accepted_tag == 3'h5;
-  assign \$177  = accepted_valid & \$176 ;
-  assign \$178  = \$175  + \$177 ;
-  assign \$179  = \$173  - \$178 ;
-  assign \$180  = $signed({ 1'h0, pending_5 }) + $signed(\$179 );
-  assign \$181  = ! pending_5;
-  assign \$182  = complete_5 & \$181 ;
-  assign \$183  = told[2:0] == 3'h5;
-  assign \$184  = routed_valid & \$183 ;
-  assign \$185  = \$184  & told[3];
-  assign \$186  = told[2:0] == 3'h5;
-  assign \$187  = routed_valid & \$186 ;
-  assign \$188  = \$187  & told[5];
-  assign \$189  = commit_tag == 3'h5;
-  assign \$190  = committed & \$189 ;
-  assign \$191  = \$190  & commit_error;
-  assign \$192  = \$188  | \$191 ;
-  assign \$193  = oldest == 3'h5;
-  assign \$194  = ended & \$193 ;
-  assign \$195  = newest == 3'h5;
-  assign \$196  = begun & \$195 ;
-  assign \$197  = told[2:0] == 3'h6;
-  assign \$198  = routed_valid & \$197 ;
-  assign \$199  = \$198  & told[4];
-  assign \$200  = commit_tag == 3'h6;
-  assign \$201  = committed & \$200 ;
-  assign \$202  = accepted_tag == 3'h6;
-  assign \$203  = accepted_valid & \$202 ;
-  assign \$204  = \$201  + \$203 ;
-  assign \$205  = \$199  - \$204 ;
-  assign \$206  = $signed({ 1'h0, pending_6 }) + $signed(\$205 );
-  assign \$207  = ! pending_6;
-  assign \$208  = complete_6 & \$207 ;
-  assign \$209  = told[2:0] == 3'h6;
-  assign \$210  = routed_valid & \$209 ;
-  assign \$211  = \$210  & told[3];
-  assign \$212  = told[2:0] == 3'h6;
-  assign \$213  = routed_valid & \$212 ;
-  assign \$214  = \$213  & told[5];
-  assign \$215  = commit_tag == 3'h6;
-  assign \$216  = committed & \$215 ;
-  assign \$217  = \$216  & commit_error;
-  assign \$218  = \$214  | \$217 ;
-  assign \$219  = oldest == 3'h6;
-  assign \$220  = ended & \$219 ;
-  assign \$221  = newest == 3'h6;
-  assign \$222  = begun & \$221 ;
-  assign \$223  = told[2:0] == 3'h7;
-  assign \$224  = routed_valid & \$223 ;
-  assign \$225  = \$224  & told[4];
-  assign \$226  = commit_tag == 3'h7;
-  assign \$227  = committed & \$226 ;
-  assign \$228  = accepted_tag == 3'h7;
-  assign \$229  = accepted_valid & \$228 ;
-  assign \$230  = \$227  + \$229 ;
-  assign \$231  = \$225  - \$230 ;
-  assign \$232  = $signed({ 1'h0, pending_7 }) + $signed(\$231 );
-  assign \$233  = ! pending_7;
-  assign \$234  = complete_7 & \$233 ;
-  assign \$235  = told[2:0] == 3'h7;
-  assign \$236  = routed_valid & \$235 ;
-  assign \$237  = \$236  & told[3];
-  assign \$238  = told[2:0] == 3'h7;
-  assign \$239  = routed_valid & \$238 ;
-  assign \$240  = \$239  & told[5];
-  assign \$241  = commit_tag == 3'h7;
-  assign \$242  = committed & \$241 ;
-  assign \$243  = \$242  & commit_error;
-  assign \$244  = \$240  | \$243 ;
-  assign \$245  = oldest == 3'h7;
-  assign \$246  = ended & \$245 ;
-  assign \$247  = newest == 3'h7;
-  assign \$248  = begun & \$247 ;
-  assign \$249  = ~ b__valid;
-  assign \$250  = \$249  | b__ready;
-  assign \$253  = \$252  ? 2'h2 : 2'h0;
+  assign \$3  = o__payload[46:44] < 2'h3;
+  assign \$4  = o__payload[46:44] <= 2'h3;
+  assign \$5  = o__payload[48:47] != 2'h3;
+  assign \$6  = \$4  & \$5 ;
+  assign \$7  = ~ \$6 ;
+  assign \$8  = w__payload[72] != last;
+  assign \$9  = \$7  | \$8 ;
+  assign \$10  = o__payload[46:44] > 1'h0;
+  assign \$11  = o__payload[46:44] > 1'h1;
+  assign \$12  = o__payload[46:44] > 2'h2;
+  assign \$13  = o__payload[46:44] > 2'h3;
+  assign \$14  = o__payload[46:44] > 3'h4;
+  assign \$15  = o__payload[46:44] > 3'h5;
+  assign \$16  = o__payload[46:44] > 3'h6;
+  assign \$17  = address | { 25'h0000000, \$16 , \$15 , \$14 , \$13 , \$12 , \$11 , \$10  };
+  assign \$18  = \$17  + 1'h1;
+  assign \$19  = o__payload[43:36] << o__payload[46:44];
+  assign \$21  = ~ b__valid;
+  assign \$22  = \$21  | b__ready;
+  assign ended = \$20  & \$22 ;
+  assign \$23  = under_way + begun;
+  assign \$24  = \$23  - ended;
+  assign \$25  = newest + begun;
+  assign \$26  = oldest + ended;
+  assign \$27  = ! o__payload[48:47];
+  assign \$28  = o__payload[48:47] == 2'h2;
+  assign \$29  = ~ { 17'h00000, \$19  };
+  assign \$30  = address & \$29 ;
+  assign \$31  = \$18 [31:0] & { 17'h00000, \$19  };
+  assign \$32  = \$30  | \$31 ;
+  assign \$33  = \$28  ? \$32  : \$18 [31:0];
+  assign \$34  = \$27  ? address : \$33 ;
+  assign \$35  = is_first ? o__payload[43:36] : left;
+  assign \$36  = \$35  - 1'h1;
+  assign \$37  = o__payload[43:36] == 1'h1;
+  assign \$38  = left == 1'h1;
+  assign \$39  = is_first ? \$37  : \$38 ;
+  assign \$40  = ! commit__payload[1:0];
+  assign \$41  = commit__valid & \$40 ;
+  assign \$42  = ! told[2:0];
+  assign \$43  = routed_valid & \$42 ;
+  assign \$44  = \$43  & told[4];
+  assign \$45  = ! commit_tag;
+  assign \$46  = committed & \$45 ;
+  assign \$47  = ! accepted_tag;
+  assign \$48  = accepted_valid & \$47 ;
+  assign \$49  = \$46  + \$48 ;
+  assign \$50  = \$44  - \$49 ;
+  assign \$51  = $signed({ 1'h0, pending_0 }) + $signed(\$50 );
+  assign \$52  = ! pending_0;
+  assign \$53  = complete_0 & \$52 ;
+  assign \$54  = ! told[2:0];
+  assign \$55  = routed_valid & \$54 ;
+  assign \$56  = \$55  & told[3];
+  assign \$57  = ! told[2:0];
+  assign \$58  = routed_valid & \$57 ;
+  assign \$59  = \$58  & told[5];
+  assign \$60  = ! commit_tag;
+  assign \$61  = committed & \$60 ;
+  assign \$62  = \$61  & commit_error;
+  assign \$63  = \$59  | \$62 ;
+  assign \$64  = ! oldest;
+  assign \$65  = ended & \$64 ;
+  assign \$66  = ! newest;
+  assign \$67  = begun & \$66 ;
+  assign \$68  = told[2:0] == 1'h1;
+  assign \$69  = routed_valid & \$68 ;
+  assign \$70  = \$69  & told[4];
+  assign \$71  = commit_tag == 1'h1;
+  assign \$72  = committed & \$71 ;
+  assign \$73  = accepted_tag == 1'h1;
+  assign \$74  = accepted_valid & \$73 ;
+  assign \$75  = \$72  + \$74 ;
+  assign \$76  = \$70  - \$75 ;
+  assign \$77  = $signed({ 1'h0, pending_1 }) + $signed(\$76 );
+  assign \$78  = ! pending_1;
+  assign \$79  = complete_1 & \$78 ;
+  assign \$80  = told[2:0] == 1'h1;
+  assign \$81  = routed_valid & \$80 ;
+  assign \$82  = \$81  & told[3];
+  assign \$83  = told[2:0] == 1'h1;
+  assign \$84  = routed_valid & \$83 ;
+  assign \$85  = \$84  & told[5];
+  assign \$86  = commit_tag == 1'h1;
+  assign \$87  = committed & \$86 ;
+  assign \$88  = \$87  & commit_error;
+  assign \$89  = \$85  | \$88 ;
+  assign \$90  = oldest == 1'h1;
+  assign \$91  = ended & \$90 ;
+  assign \$92  = newest == 1'h1;
+  assign \$93  = begun & \$92 ;
+  assign \$94  = told[2:0] == 2'h2;
+  assign \$95  = routed_valid & \$94 ;
+  assign \$96  = \$95  & told[4];
+  assign \$97  = commit_tag == 2'h2;
+  assign \$98  = committed & \$97 ;
+  assign \$99  = accepted_tag == 2'h2;
+  assign \$100  = accepted_valid & \$99 ;
+  assign \$101  = \$98  + \$100 ;
+  assign \$102  = \$96  - \$101 ;
+  assign \$103  = $signed({ 1'h0, pending_2 }) + $signed(\$102 );
+  assign \$104  = ! pending_2;
+  assign \$105  = complete_2 & \$104 ;
+  assign \$106  = told[2:0] == 2'h2;
+  assign \$107  = routed_valid & \$106 ;
+  assign \$108  = \$107  & told[3];
+  assign \$109  = told[2:0] == 2'h2;
+  assign \$110  = routed_valid & \$109 ;
+  assign \$111  = \$110  & told[5];
+  assign \$112  = commit_tag == 2'h2;
+  assign \$113  = committed & \$112 ;
+  assign \$114  = \$113  & commit_error;
+  assign \$115  = \$111  | \$114 ;
+  assign \$116  = oldest == 2'h2;
+  assign \$117  = ended & \$116 ;
+  assign \$118  = newest == 2'h2;
+  assign \$119  = begun & \$118 ;
+  assign \$120  = told[2:0] == 2'h3;
+  assign \$121  = routed_valid & \$120 ;
+  assign \$122  = \$121  & told[4];
+  assign \$123  = commit_tag == 2'h3;
+  assign \$124  = committed & \$123 ;
+  assign \$125  = accepted_tag == 2'h3;
+  assign \$126  = accepted_valid & \$125 ;
+  assign \$127  = \$124  + \$126 ;
+  assign \$128  = \$122  - \$127 ;
+  assign \$129  = $signed({ 1'h0, pending_3 }) + $signed(\$128 );
+  assign \$130  = ! pending_3;
+  assign \$131  = complete_3 & \$130 ;
+  assign \$132  = told[2:0] == 2'h3;
+  assign \$133  = routed_valid & \$132 ;
+  assign \$134  = \$133  & told[3];
+  assign \$135  = told[2:0] == 2'h3;
+  assign \$136  = routed_valid & \$135 ;
+  assign \$137  = \$136  & told[5];
+  assign \$138  = commit_tag == 2'h3;
+  assign \$139  = committed & \$138 ;
+  assign \$140  = \$139  & commit_error;
+  assign \$141  = \$137  | \$140 ;
+  assign \$142  = oldest == 2'h3;
+  assign \$143  = ended & \$142 ;
+  assign \$144  = newest == 2'h3;
+  assign \$145  = begun & \$144 ;
+  assign \$146  = told[2:0] == 3'h4;
+  assign \$147  = routed_valid & \$146 ;
+  assign \$148  = \$147  & told[4];
+  assign \$149  = commit_tag == 3'h4;
+  assign \$150  = committed & \$149 ;
+  assign \$151  = accepted_tag == 3'h4;
+  assign \$152  = accepted_valid & \$151 ;
+  assign \$153  = \$150  + \$152 ;
+  assign \$154  = \$148  - \$153 ;
+  assign \$155  = $signed({ 1'h0, pending_4 }) + $signed(\$154 );
+  assign \$156  = ! pending_4;
+  assign \$157  = complete_4 & \$156 ;
+  assign \$158  = told[2:0] == 3'h4;
+  assign \$159  = routed_valid & \$158 ;
+  assign \$160  = \$159  & told[3];
+  assign \$161  = told[2:0] == 3'h4;
+  assign \$162  = routed_valid & \$161 ;
+  assign \$163  = \$162  & told[5];
+  assign \$164  = commit_tag == 3'h4;
+  assign \$165  = committed & \$164 ;
+  assign \$166  = \$165  & commit_error;
+  assign \$167  = \$163  | \$166 ;
+  assign \$168  = oldest == 3'h4;
+  assign \$169  = ended & \$168 ;
+  assign \$170  = newest == 3'h4;
+  assign \$171  = begun & \$170 ;
+  assign \$172  = told[2:0] == 3'h5;
+  assign \$173  = routed_valid & \$172 ;
+  assign \$174  = \$173  & told[4];
+  assign \$175  = commit_tag == 3'h5;
+  assign \$176  = committed & \$175 ;
+  assign \$177  = accepted_tag == 3'h5;
+  assign \$178  = accepted_valid & \$177 ;
+  assign \$179  = \$176  + \$178 ;
+  assign \$180  = \$174  - \$179 ;
+  assign \$181  = $signed({ 1'h0, pending_5 }) + $signed(\$180 );
+  assign \$182  = ! pending_5;
+  assign \$183  = complete_5 & \$182 ;
+  assign \$184  = told[2:0] == 3'h5;
+  assign \$185  = routed_valid & \$184 ;
+  assign \$186  = \$185  & told[3];
+  assign \$187  = told[2:0] == 3'h5;
+  assign \$188  = routed_valid & \$187 ;
+  assign \$189  = \$188  & told[5];
+  assign \$190  = commit_tag == 3'h5;
+  assign \$191  = committed & \$190 ;
+  assign \$192  = \$191  & commit_error;
+  assign \$193  = \$189  | \$192 ;
+  assign \$194  = oldest == 3'h5;
+  assign \$195  = ended & \$194 ;
+  assign \$196  = newest == 3'h5;
+  assign \$197  = begun & \$196 ;
+  assign \$198  = told[2:0] == 3'h6;
+  assign \$199  = routed_valid & \$198 ;
+  assign \$200  = \$199  & told[4];
+  assign \$201  = commit_tag == 3'h6;
+  assign \$202  = committed & \$201 ;
+  assign \$203  = accepted_tag == 3'h6;
+  assign \$204  = accepted_valid & \$203 ;
+  assign \$205  = \$202  + \$204 ;
+  assign \$206  = \$200  - \$205 ;
+  assign \$207  = $signed({ 1'h0, pending_6 }) + $signed(\$206 );
+  assign \$208  = ! pending_6;
+  assign \$209  = complete_6 & \$208 ;
+  assign \$210  = told[2:0] == 3'h6;
+  assign \$211  = routed_valid & \$210 ;
+  assign \$212  = \$211  & told[3];
+  assign \$213  = told[2:0] == 3'h6;
+  assign \$214  = routed_valid & \$213 ;
+  assign \$215  = \$214  & told[5];
+  assign \$216  = commit_tag == 3'h6;
+  assign \$217  = committed & \$216 ;
+  assign \$218  = \$217  & commit_error;
+  assign \$219  = \$215  | \$218 ;
+  assign \$220  = oldest == 3'h6;
+  assign \$221  = ended & \$220 ;
+  assign \$222  = newest == 3'h6;
+  assign \$223  = begun & \$222 ;
+  assign \$224  = told[2:0] == 3'h7;
+  assign \$225  = routed_valid & \$224 ;
+  assign \$226  = \$225  & told[4];
+  assign \$227  = commit_tag == 3'h7;
+  assign \$228  = committed & \$227 ;
+  assign \$229  = accepted_tag == 3'h7;
+  assign \$230  = accepted_valid & \$229 ;
+  assign \$231  = \$228  + \$230 ;
+  assign \$232  = \$226  - \$231 ;
+  assign \$233  = $signed({ 1'h0, pending_7 }) + $signed(\$232 );
+  assign \$234  = ! pending_7;
+  assign \$235  = complete_7 & \$234 ;
+  assign \$236  = told[2:0] == 3'h7;
+  assign \$237  = routed_valid & \$236 ;
+  assign \$238  = \$237  & told[3];
+  assign \$239  = told[2:0] == 3'h7;
+  assign \$240  = routed_valid & \$239 ;
+  assign \$241  = \$240  & told[5];
+  assign \$242  = commit_tag == 3'h7;
+  assign \$243  = committed & \$242 ;
+  assign \$244  = \$243  & commit_error;
+  assign \$245  = \$241  | \$244 ;
+  assign \$246  = oldest == 3'h7;
+  assign \$247  = ended & \$246 ;
+  assign \$248  = newest == 3'h7;
+  assign \$249  = begun & \$248 ;
+  assign \$250  = ~ b__valid;
+  assign \$251  = \$250  | b__ready;
+  assign \$254  = \$253  ? 2'h2 : 2'h0;
   always @(posedge clk)
-    newest <= \$254 ;
+    under_way <= \$255 ;
   always @(posedge clk)
-    oldest <= \$255 ;
+    newest <= \$256 ;
   always @(posedge clk)
-    under_way <= \$256 ;
+    oldest <= \$257 ;
   always @(posedge clk)
-    later <= \$257 ;
+    later <= \$258 ;
   always @(posedge clk)
-    is_first <= \$258 ;
+    is_first <= \$259 ;
   always @(posedge clk)
-    left <= \$259 ;
+    left <= \$260 ;
   always @(posedge clk)
-    is_last <= \$260 ;
+    is_last <= \$261 ;
   always @(posedge clk)
-    committed <= \$261 ;
+    committed <= \$262 ;
   always @(posedge clk)
-    commit_tag <= \$262 ;
+    commit_tag <= \$263 ;
   always @(posedge clk)
-    commit_error <= \$263 ;
+    commit_error <= \$264 ;
   always @(posedge clk)
-    routed_valid <= \$264 ;
+    routed_valid <= \$265 ;
   always @(posedge clk)
-    told <= \$265 ;
+    told <= \$266 ;
   always @(posedge clk)
-    accepted_valid <= \$266 ;
+    accepted_valid <= \$267 ;
   always @(posedge clk)
-    accepted_tag <= \$267 ;
+    accepted_tag <= \$268 ;
   always @(posedge clk)
-    pending_0 <= \$268 ;
+    pending_0 <= \$269 ;
   always @(posedge clk)
-    settled_0 <= \$269 ;
+    settled_0 <= \$270 ;
   always @(posedge clk)
-    complete_0 <= \$270 ;
+    complete_0 <= \$271 ;
   always @(posedge clk)
-    error_0 <= \$271 ;
+    error_0 <= \$272 ;
   always @(posedge clk)
-    id_0 <= \$272 ;
+    id_0 <= \$273 ;
   always @(posedge clk)
-    pending_1 <= \$273 ;
+    pending_1 <= \$274 ;
   always @(posedge clk)
-    settled_1 <= \$274 ;
+    settled_1 <= \$275 ;
   always @(posedge clk)
-    complete_1 <= \$275 ;
+    complete_1 <= \$276 ;
   always @(posedge clk)
-    error_1 <= \$276 ;
+    error_1 <= \$277 ;
   always @(posedge clk)
-    id_1 <= \$277 ;
+    id_1 <= \$278 ;
   always @(posedge clk)
-    pending_2 <= \$278 ;
+    pending_2 <= \$279 ;
   always @(posedge clk)
-    settled_2 <= \$279 ;
+    settled_2 <= \$280 ;
   always @(posedge clk)
-    complete_2 <= \$280 ;
+    complete_2 <= \$281 ;
   always @(posedge clk)
-    error_2 <= \$281 ;
+    error_2 <= \$282 ;
   always @(posedge clk)
-    id_2 <= \$282 ;
+    id_2 <= \$283 ;
   always @(posedge clk)
-    pending_3 <= \$283 ;
+    pending_3 <= \$284 ;
   always @(posedge clk)
-    settled_3 <= \$284 ;
+    settled_3 <= \$285 ;
   always @(posedge clk)
-    complete_3 <= \$285 ;
+    complete_3 <= \$286 ;
   always @(posedge clk)
-    error_3 <= \$286 ;
+    error_3 <= \$287 ;
   always @(posedge clk)
-    id_3 <= \$287 ;
+    id_3 <= \$288 ;
   always @(posedge clk)
-    pending_4 <= \$288 ;
+    pending_4 <= \$289 ;
   always @(posedge clk)
-    settled_4 <= \$289 ;
+    settled_4 <= \$290 ;
   always @(posedge clk)
-    complete_4 <= \$290 ;
+    complete_4 <= \$291 ;
   always @(posedge clk)
-    error_4 <= \$291 ;
+    error_4 <= \$292 ;
   always @(posedge clk)
-    id_4 <= \$292 ;
+    id_4 <= \$293 ;
   always @(posedge clk)
-    pending_5 <= \$293 ;
+    pending_5 <= \$294 ;
   always @(posedge clk)
-    settled_5 <= \$294 ;
+    settled_5 <= \$295 ;
   always @(posedge clk)
-    complete_5 <= \$295 ;
+    complete_5 <= \$296 ;
   always @(posedge clk)
-    error_5 <= \$296 ;
+    error_5 <= \$297 ;
   always @(posedge clk)
-    id_5 <= \$297 ;
+    id_5 <= \$298 ;
   always @(posedge clk)
-    pending_6 <= \$298 ;
+    pending_6 <= \$299 ;
   always @(posedge clk)
-    settled_6 <= \$299 ;
+    settled_6 <= \$300 ;
   always @(posedge clk)
-    complete_6 <= \$300 ;
+    complete_6 <= \$301 ;
   always @(posedge clk)
-    error_6 <= \$301 ;
+    error_6 <= \$302 ;
   always @(posedge clk)
-    id_6 <= \$302 ;
+    id_6 <= \$303 ;
   always @(posedge clk)
-    pending_7 <= \$303 ;
+    pending_7 <= \$304 ;
   always @(posedge clk)
-    settled_7 <= \$304 ;
+    settled_7 <= \$305 ;
   always @(posedge clk)
-    complete_7 <= \$305 ;
+    complete_7 <= \$306 ;
   always @(posedge clk)
-    error_7 <= \$306 ;
+    error_7 <= \$307 ;
   always @(posedge clk)
-    id_7 <= \$307 ;
+    id_7 <= \$308 ;
   always @(posedge clk)
-    b__valid <= \$308 ;
+    b__valid <= \$309 ;
   always @(posedge clk)
-    b__payload <= \$309 ;
+    b__payload <= \$310 ;
   \t3_node_small.producer.writes.bursts  bursts (
     .clk(clk),
     .i__valid(begun),
@@ -50843,21 +50892,21 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
-          \$19  = settled_0;
+          \$20  = settled_0;
       3'h1:
-          \$19  = settled_1;
+          \$20  = settled_1;
       3'h2:
-          \$19  = settled_2;
+          \$20  = settled_2;
       3'h3:
-          \$19  = settled_3;
+          \$20  = settled_3;
       3'h4:
-          \$19  = settled_4;
+          \$20  = settled_4;
       3'h5:
-          \$19  = settled_5;
+          \$20  = settled_5;
       3'h6:
-          \$19  = settled_6;
+          \$20  = settled_6;
       3'h7:
-          \$19  = settled_7;
+          \$20  = settled_7;
     endcase
   end
   always @* begin
@@ -50865,21 +50914,21 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
-          \$251  = id_0;
+          \$252  = id_0;
       3'h1:
-          \$251  = id_1;
+          \$252  = id_1;
       3'h2:
-          \$251  = id_2;
+          \$252  = id_2;
       3'h3:
-          \$251  = id_3;
+          \$252  = id_3;
       3'h4:
-          \$251  = id_4;
+          \$252  = id_4;
       3'h5:
-          \$251  = id_5;
+          \$252  = id_5;
       3'h6:
-          \$251  = id_6;
+          \$252  = id_6;
       3'h7:
-          \$251  = id_7;
+          \$252  = id_7;
     endcase
   end
   always @* begin
@@ -50887,157 +50936,144 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
-          \$252  = error_0;
+          \$253  = error_0;
       3'h1:
-          \$252  = error_1;
+          \$253  = error_1;
       3'h2:
-          \$252  = error_2;
+          \$253  = error_2;
       3'h3:
-          \$252  = error_3;
+          \$253  = error_3;
       3'h4:
-          \$252  = error_4;
+          \$253  = error_4;
       3'h5:
-          \$252  = error_5;
+          \$253  = error_5;
       3'h6:
-          \$252  = error_6;
+          \$253  = error_6;
       3'h7:
-          \$252  = error_7;
+          \$253  = error_7;
     endcase
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$254  = \$22 [2:0];
+    \$255  = \$24 [3:0];
     if (rst) begin
-      \$254  = 3'h0;
+      \$255  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$255  = \$23 [2:0];
+    \$256  = \$25 [2:0];
     if (rst) begin
-      \$255  = 3'h0;
+      \$256  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$256  = \$25 [3:0];
+    \$257  = \$26 [2:0];
     if (rst) begin
-      \$256  = 4'h0;
+      \$257  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$257  = later;
+    \$258  = later;
     if (taken) begin
-      \$257  = \$33 ;
+      \$258  = \$34 ;
     end
     if (rst) begin
-      \$257  = 32'd0;
+      \$258  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$258  = is_first;
+    \$259  = is_first;
     if (taken) begin
-      \$258  = last;
+      \$259  = last;
     end
     if (rst) begin
-      \$258  = 1'h1;
+      \$259  = 1'h1;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$259  = left;
+    \$260  = left;
     if (taken) begin
-      \$259  = \$35 [7:0];
+      \$260  = \$36 [7:0];
     end
     if (rst) begin
-      \$259  = 8'h00;
+      \$260  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$260  = is_last;
+    \$261  = is_last;
     if (taken) begin
-      \$260  = \$38 ;
+      \$261  = \$39 ;
     end
-    if (rst) begin
-      \$260  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$261  = \$40 ;
     if (rst) begin
       \$261  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$262  = commit__payload[4:2];
+    \$262  = \$41 ;
     if (rst) begin
-      \$262  = 3'h0;
+      \$262  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$263  = commit__payload[6];
+    \$263  = commit__payload[4:2];
     if (rst) begin
-      \$263  = 1'h0;
+      \$263  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$264  = routed__valid;
+    \$264  = commit__payload[6];
     if (rst) begin
       \$264  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$265  = routed__payload;
+    \$265  = routed__valid;
     if (rst) begin
-      \$265  = 6'h00;
+      \$265  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$266  = accepted__valid;
+    \$266  = routed__payload;
     if (rst) begin
-      \$266  = 1'h0;
+      \$266  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$267  = accepted__payload;
+    \$267  = accepted__valid;
     if (rst) begin
-      \$267  = 3'h0;
+      \$267  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$268  = \$50 [8:0];
+    \$268  = accepted__payload;
     if (rst) begin
-      \$268  = 9'h000;
+      \$268  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$269  = \$52 ;
-    if (\$64 ) begin
-      \$269  = 1'h0;
-    end
+    \$269  = \$51 [8:0];
     if (rst) begin
-      \$269  = 1'h0;
+      \$269  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$270  = complete_0;
-    if (\$55 ) begin
-      \$270  = 1'h1;
-    end
-    if (\$64 ) begin
+    \$270  = \$53 ;
+    if (\$65 ) begin
       \$270  = 1'h0;
     end
     if (rst) begin
@@ -51046,11 +51082,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$271  = error_0;
-    if (\$62 ) begin
+    \$271  = complete_0;
+    if (\$56 ) begin
       \$271  = 1'h1;
     end
-    if (\$64 ) begin
+    if (\$65 ) begin
       \$271  = 1'h0;
     end
     if (rst) begin
@@ -51059,38 +51095,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$272  = id_0;
-    if (\$66 ) begin
-      \$272  = aw__payload[3:0];
+    \$272  = error_0;
+    if (\$63 ) begin
+      \$272  = 1'h1;
+    end
+    if (\$65 ) begin
+      \$272  = 1'h0;
     end
     if (rst) begin
-      \$272  = 4'h0;
+      \$272  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$273  = \$76 [8:0];
+    \$273  = id_0;
+    if (\$67 ) begin
+      \$273  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$273  = 9'h000;
+      \$273  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$274  = \$78 ;
-    if (\$90 ) begin
-      \$274  = 1'h0;
-    end
+    \$274  = \$77 [8:0];
     if (rst) begin
-      \$274  = 1'h0;
+      \$274  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$275  = complete_1;
-    if (\$81 ) begin
-      \$275  = 1'h1;
-    end
-    if (\$90 ) begin
+    \$275  = \$79 ;
+    if (\$91 ) begin
       \$275  = 1'h0;
     end
     if (rst) begin
@@ -51099,11 +51135,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$276  = error_1;
-    if (\$88 ) begin
+    \$276  = complete_1;
+    if (\$82 ) begin
       \$276  = 1'h1;
     end
-    if (\$90 ) begin
+    if (\$91 ) begin
       \$276  = 1'h0;
     end
     if (rst) begin
@@ -51112,38 +51148,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$277  = id_1;
-    if (\$92 ) begin
-      \$277  = aw__payload[3:0];
+    \$277  = error_1;
+    if (\$89 ) begin
+      \$277  = 1'h1;
+    end
+    if (\$91 ) begin
+      \$277  = 1'h0;
     end
     if (rst) begin
-      \$277  = 4'h0;
+      \$277  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$278  = \$102 [8:0];
+    \$278  = id_1;
+    if (\$93 ) begin
+      \$278  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$278  = 9'h000;
+      \$278  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$279  = \$104 ;
-    if (\$116 ) begin
-      \$279  = 1'h0;
-    end
+    \$279  = \$103 [8:0];
     if (rst) begin
-      \$279  = 1'h0;
+      \$279  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$280  = complete_2;
-    if (\$107 ) begin
-      \$280  = 1'h1;
-    end
-    if (\$116 ) begin
+    \$280  = \$105 ;
+    if (\$117 ) begin
       \$280  = 1'h0;
     end
     if (rst) begin
@@ -51152,11 +51188,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$281  = error_2;
-    if (\$114 ) begin
+    \$281  = complete_2;
+    if (\$108 ) begin
       \$281  = 1'h1;
     end
-    if (\$116 ) begin
+    if (\$117 ) begin
       \$281  = 1'h0;
     end
     if (rst) begin
@@ -51165,38 +51201,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$282  = id_2;
-    if (\$118 ) begin
-      \$282  = aw__payload[3:0];
+    \$282  = error_2;
+    if (\$115 ) begin
+      \$282  = 1'h1;
+    end
+    if (\$117 ) begin
+      \$282  = 1'h0;
     end
     if (rst) begin
-      \$282  = 4'h0;
+      \$282  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$283  = \$128 [8:0];
+    \$283  = id_2;
+    if (\$119 ) begin
+      \$283  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$283  = 9'h000;
+      \$283  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$284  = \$130 ;
-    if (\$142 ) begin
-      \$284  = 1'h0;
-    end
+    \$284  = \$129 [8:0];
     if (rst) begin
-      \$284  = 1'h0;
+      \$284  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$285  = complete_3;
-    if (\$133 ) begin
-      \$285  = 1'h1;
-    end
-    if (\$142 ) begin
+    \$285  = \$131 ;
+    if (\$143 ) begin
       \$285  = 1'h0;
     end
     if (rst) begin
@@ -51205,11 +51241,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$286  = error_3;
-    if (\$140 ) begin
+    \$286  = complete_3;
+    if (\$134 ) begin
       \$286  = 1'h1;
     end
-    if (\$142 ) begin
+    if (\$143 ) begin
       \$286  = 1'h0;
     end
     if (rst) begin
@@ -51218,38 +51254,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$287  = id_3;
-    if (\$144 ) begin
-      \$287  = aw__payload[3:0];
+    \$287  = error_3;
+    if (\$141 ) begin
+      \$287  = 1'h1;
+    end
+    if (\$143 ) begin
+      \$287  = 1'h0;
     end
     if (rst) begin
-      \$287  = 4'h0;
+      \$287  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$288  = \$154 [8:0];
+    \$288  = id_3;
+    if (\$145 ) begin
+      \$288  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$288  = 9'h000;
+      \$288  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$289  = \$156 ;
-    if (\$168 ) begin
-      \$289  = 1'h0;
-    end
+    \$289  = \$155 [8:0];
     if (rst) begin
-      \$289  = 1'h0;
+      \$289  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$290  = complete_4;
-    if (\$159 ) begin
-      \$290  = 1'h1;
-    end
-    if (\$168 ) begin
+    \$290  = \$157 ;
+    if (\$169 ) begin
       \$290  = 1'h0;
     end
     if (rst) begin
@@ -51258,11 +51294,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$291  = error_4;
-    if (\$166 ) begin
+    \$291  = complete_4;
+    if (\$160 ) begin
       \$291  = 1'h1;
     end
-    if (\$168 ) begin
+    if (\$169 ) begin
       \$291  = 1'h0;
     end
     if (rst) begin
@@ -51271,38 +51307,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$292  = id_4;
-    if (\$170 ) begin
-      \$292  = aw__payload[3:0];
+    \$292  = error_4;
+    if (\$167 ) begin
+      \$292  = 1'h1;
+    end
+    if (\$169 ) begin
+      \$292  = 1'h0;
     end
     if (rst) begin
-      \$292  = 4'h0;
+      \$292  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$293  = \$180 [8:0];
+    \$293  = id_4;
+    if (\$171 ) begin
+      \$293  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$293  = 9'h000;
+      \$293  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$294  = \$182 ;
-    if (\$194 ) begin
-      \$294  = 1'h0;
-    end
+    \$294  = \$181 [8:0];
     if (rst) begin
-      \$294  = 1'h0;
+      \$294  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$295  = complete_5;
-    if (\$185 ) begin
-      \$295  = 1'h1;
-    end
-    if (\$194 ) begin
+    \$295  = \$183 ;
+    if (\$195 ) begin
       \$295  = 1'h0;
     end
     if (rst) begin
@@ -51311,11 +51347,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$296  = error_5;
-    if (\$192 ) begin
+    \$296  = complete_5;
+    if (\$186 ) begin
       \$296  = 1'h1;
     end
-    if (\$194 ) begin
+    if (\$195 ) begin
       \$296  = 1'h0;
     end
     if (rst) begin
@@ -51324,38 +51360,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$297  = id_5;
-    if (\$196 ) begin
-      \$297  = aw__payload[3:0];
+    \$297  = error_5;
+    if (\$193 ) begin
+      \$297  = 1'h1;
+    end
+    if (\$195 ) begin
+      \$297  = 1'h0;
     end
     if (rst) begin
-      \$297  = 4'h0;
+      \$297  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$298  = \$206 [8:0];
+    \$298  = id_5;
+    if (\$197 ) begin
+      \$298  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$298  = 9'h000;
+      \$298  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$299  = \$208 ;
-    if (\$220 ) begin
-      \$299  = 1'h0;
-    end
+    \$299  = \$207 [8:0];
     if (rst) begin
-      \$299  = 1'h0;
+      \$299  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$300  = complete_6;
-    if (\$211 ) begin
-      \$300  = 1'h1;
-    end
-    if (\$220 ) begin
+    \$300  = \$209 ;
+    if (\$221 ) begin
       \$300  = 1'h0;
     end
     if (rst) begin
@@ -51364,11 +51400,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$301  = error_6;
-    if (\$218 ) begin
+    \$301  = complete_6;
+    if (\$212 ) begin
       \$301  = 1'h1;
     end
-    if (\$220 ) begin
+    if (\$221 ) begin
       \$301  = 1'h0;
     end
     if (rst) begin
@@ -51377,38 +51413,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$302  = id_6;
-    if (\$222 ) begin
-      \$302  = aw__payload[3:0];
+    \$302  = error_6;
+    if (\$219 ) begin
+      \$302  = 1'h1;
+    end
+    if (\$221 ) begin
+      \$302  = 1'h0;
     end
     if (rst) begin
-      \$302  = 4'h0;
+      \$302  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$303  = \$232 [8:0];
+    \$303  = id_6;
+    if (\$223 ) begin
+      \$303  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$303  = 9'h000;
+      \$303  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$304  = \$234 ;
-    if (\$246 ) begin
-      \$304  = 1'h0;
-    end
+    \$304  = \$233 [8:0];
     if (rst) begin
-      \$304  = 1'h0;
+      \$304  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$305  = complete_7;
-    if (\$237 ) begin
-      \$305  = 1'h1;
-    end
-    if (\$246 ) begin
+    \$305  = \$235 ;
+    if (\$247 ) begin
       \$305  = 1'h0;
     end
     if (rst) begin
@@ -51417,11 +51453,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$306  = error_7;
-    if (\$244 ) begin
+    \$306  = complete_7;
+    if (\$238 ) begin
       \$306  = 1'h1;
     end
-    if (\$246 ) begin
+    if (\$247 ) begin
       \$306  = 1'h0;
     end
     if (rst) begin
@@ -51430,39 +51466,52 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$307  = id_7;
-    if (\$248 ) begin
-      \$307  = aw__payload[3:0];
+    \$307  = error_7;
+    if (\$245 ) begin
+      \$307  = 1'h1;
+    end
+    if (\$247 ) begin
+      \$307  = 1'h0;
     end
     if (rst) begin
-      \$307  = 4'h0;
+      \$307  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$308  = b__valid;
-    if (\$250 ) begin
-      \$308  = ended;
+    \$308  = id_7;
+    if (\$249 ) begin
+      \$308  = aw__payload[3:0];
     end
     if (rst) begin
-      \$308  = 1'h0;
+      \$308  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
-    \$309  = b__payload;
-    if (\$250 ) begin
-      \$309 [3:0] = \$251 ;
-      \$309 [5:4] = \$253 ;
+    \$309  = b__valid;
+    if (\$251 ) begin
+      \$309  = ended;
     end
     if (rst) begin
-      \$309  = 6'h00;
+      \$309  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$54 ) begin end
+    \$310  = b__payload;
+    if (\$251 ) begin
+      \$310 [3:0] = \$252 ;
+      \$310 [5:4] = \$254 ;
+    end
+    if (rst) begin
+      \$310  = 6'h00;
     end
   end
   assign i__valid = begun;
-  assign \within  = { \$15 , \$14 , \$13 , \$12 , \$11 , \$10 , \$9  };
-  assign increased = \$17 [31:0];
-  assign block = { 17'h00000, \$18  };
+  assign \within  = { \$16 , \$15 , \$14 , \$13 , \$12 , \$11 , \$10  };
+  assign increased = \$18 [31:0];
+  assign block = { 17'h00000, \$19  };
   assign \i__payload.address  = i__payload[67:0];
   assign \i__payload.address.id  = i__payload[3:0];
   assign \i__payload.address.addr  = i__payload[35:4];
@@ -51519,8 +51568,8 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   assign \routed__payload.refused  = routed__payload[5];
   assign \b__payload.id  = b__payload[3:0];
   assign \b__payload.resp  = b__payload[5:4];
-  assign beat__payload[128] = \$8 ;
-  assign beat__payload[127] = \$2 ;
+  assign beat__payload[128] = \$9 ;
+  assign beat__payload[127] = \$3 ;
   assign beat__payload[126] = last;
   assign beat__payload[125:123] = o__payload[70:68];
   assign beat__payload[122:120] = o__payload[67:65];
@@ -51530,6 +51579,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   assign beat__payload[31:0] = address;
   assign i__payload[70:68] = newest;
   assign i__payload[67:0] = aw__payload;
+  assign aw__ready = \$1 ;
 endmodule
 
 module \t3_node_small.producer.writes.bursts (rst, i__valid, o__ready, write__data, o__valid, o__payload, clk);
@@ -51830,7 +51880,7 @@ endmodule
 
 module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar__valid, r__ready, clk, rst, error__0__valid, error__1__valid, error__2__valid, error__3__valid, error__4__valid, error__5__valid, first_read__valid, aw__ready, w__ready, b__payload, clear_count, w__payload, levels
 , events, error__0__payload, error__2__payload, error__3__payload, state_done, state, plan_done, error__4__payload, status, interrupt, first_read__payload, holding, holding_plan, error__1__payload, error__5__payload, b__valid, ar__ready, state_start, r__valid, policy, hold
-, starvation_limit, memory_latency, link_latency, link_interval, link_fraction, hold_timeout, link_header_interval, link_header_fraction, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, irq, state_index, r__payload, table__valid
+, starvation_limit, memory_latency_cycles, link_latency_cycles, link_interval, link_fraction, hold_timeout, link_header_interval, link_header_fraction, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, irq, state_index, r__payload, table__valid
 , table__payload, cycle, intensity, aw__payload);
   reg \$auto$verilog_backend.cc:2355:dump_module$56 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$56 <= 1'b0;
@@ -52971,8 +53021,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   reg \$2019 ;
   wire \$202 ;
   reg [15:0] \$2020 ;
-  reg [15:0] \$2021 ;
-  reg [15:0] \$2022 ;
+  reg [7:0] \$2021 ;
+  reg [8:0] \$2022 ;
   reg [15:0] \$2023 ;
   reg [15:0] \$2024 ;
   reg [31:0] \$2025 ;
@@ -52982,7 +53032,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   reg \$2029 ;
   wire \$203 ;
   reg \$2030 ;
-  reg [15:0] \$2031 ;
+  reg [9:0] \$2031 ;
   reg [15:0] \$2032 ;
   reg \$2033 ;
   reg [8:0] \$2034 ;
@@ -52993,7 +53043,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   reg [15:0] \$2039 ;
   wire \$204 ;
   reg [15:0] \$2040 ;
-  reg [7:0] \$2041 ;
+  reg [3:0] \$2041 ;
   reg \$2042 ;
   reg \$2043 ;
   reg \$2044 ;
@@ -54292,7 +54342,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   reg [7:0] irq_enable_plan_done = 8'h00;
   reg irq_status_command = 1'h0;
   reg irq_status_error = 1'h0;
-  reg [7:0] irq_status_plan_done = 8'h00;
+  reg [3:0] irq_status_plan_done = 4'h0;
   reg is_counter = 1'h0;
   reg is_plain = 1'h0;
   reg is_state = 1'h0;
@@ -54323,10 +54373,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   wire [15:0] link_interval_cycles;
   (* init = 16'h0000 *)
   wire [15:0] link_interval_fraction;
-  output [15:0] link_latency;
-  reg [15:0] link_latency = 16'h0000;
-  (* init = 16'h0000 *)
-  wire [15:0] link_latency_cycles;
+  wire [15:0] link_latency;
+  output [8:0] link_latency_cycles;
+  reg [8:0] link_latency_cycles = 9'h000;
   (* init = 9'h080 *)
   wire [8:0] mca_boundary_0_intensity;
   (* init = 9'h040 *)
@@ -54345,10 +54394,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   wire [15:0] mca_threshold_2_accesses;
   (* init = 16'h0000 *)
   wire [15:0] mca_threshold_3_accesses;
-  output [15:0] memory_latency;
-  reg [15:0] memory_latency = 16'h0000;
-  (* init = 16'h0000 *)
-  wire [15:0] memory_latency_cycles;
+  wire [15:0] memory_latency;
+  output [7:0] memory_latency_cycles;
+  reg [7:0] memory_latency_cycles = 8'h00;
   input [3:0] plan_done;
   wire [3:0] plan_done;
   output [1:0] policy;
@@ -54527,7 +54575,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   reg [15:0] thresholds__2 = 16'h001e;
   output [15:0] thresholds__3;
   reg [15:0] thresholds__3 = 16'h0000;
-  reg [15:0] tile_state_index_slot = 16'h0000;
+  reg [9:0] tile_state_index_slot = 10'h000;
   wire [63:0] value;
   input [35:0] w__payload;
   wire [35:0] w__payload;
@@ -54657,7 +54705,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$110  = act & at_irq_status;
   assign \$111  = \$110  ? word[7:0] : 8'h00;
   assign \$112  = ~ \$111 ;
-  assign \$113  = irq_status_plan_done & \$112 ;
+  assign \$113  = { 4'h0, irq_status_plan_done } & \$112 ;
   assign \$114  = \$113  | { 4'h0, plan_done };
   assign \$115  = act & at_irq_status;
   assign \$116  = \$115  ? word[8] : 1'h0;
@@ -54670,7 +54718,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$123  = ~ \$122 ;
   assign \$124  = irq_status_command & \$123 ;
   assign \$125  = \$124  | interrupt;
-  assign \$126  = irq_status_plan_done & irq_enable_plan_done;
+  assign \$126  = { 4'h0, irq_status_plan_done } & irq_enable_plan_done;
   assign \$127  = irq_status_error & irq_enable_error;
   assign \$128  = irq_status_command & irq_enable_command;
   assign \$129  = | { \$128 , \$127 , \$126  };
@@ -54800,8 +54848,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$264  = reads_scratch_0 & scratch_value[0];
   assign \$267  = reads_control_0 & policy[0];
   assign \$268  = reads_starvation_limit_0 & starvation_limit[0];
-  assign \$269  = reads_memory_latency_0 & memory_latency[0];
-  assign \$270  = reads_link_latency_0 & link_latency[0];
+  assign \$269  = reads_memory_latency_0 & memory_latency_cycles[0];
+  assign \$270  = reads_link_latency_0 & link_latency_cycles[0];
   assign \$271  = reads_link_interval_0 & link_interval[0];
   assign \$272  = reads_hold_timeout_0 & hold_timeout[0];
   assign \$273  = reads_link_header_interval_0 & link_header_interval[0];
@@ -54840,8 +54888,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$318  = reads_scratch_0 & scratch_value[1];
   assign \$321  = reads_control_0 & policy[1];
   assign \$322  = reads_starvation_limit_0 & starvation_limit[1];
-  assign \$323  = reads_memory_latency_0 & memory_latency[1];
-  assign \$324  = reads_link_latency_0 & link_latency[1];
+  assign \$323  = reads_memory_latency_0 & memory_latency_cycles[1];
+  assign \$324  = reads_link_latency_0 & link_latency_cycles[1];
   assign \$325  = reads_link_interval_0 & link_interval[1];
   assign \$326  = reads_hold_timeout_0 & hold_timeout[1];
   assign \$327  = reads_link_header_interval_0 & link_header_interval[1];
@@ -54878,8 +54926,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$360  = | { \$359 , \$358 , \$357 , \$356 , \$355 , \$354 , \$353 , \$352 , \$351 , \$350 , \$349 , \$348 , \$347 , \$346 , \$345 , \$344 , \$343 , \$342 , \$341 , \$340 , \$339 , \$338 , \$337 , \$336 , \$335 , \$334 , \$333 , \$332 , \$331 , \$330 , \$329 , \$328 , \$327 , \$326 , \$325 , \$324 , \$323 , \$322 , \$321 , \$320 , \$319 , \$318 , \$317 , \$316 , \$315 , \$314 , \$313 , \$312 , \$311 , \$310 , \$309 , \$308 , \$307  };
   assign \$372  = reads_scratch_0 & scratch_value[2];
   assign \$376  = reads_starvation_limit_0 & starvation_limit[2];
-  assign \$377  = reads_memory_latency_0 & memory_latency[2];
-  assign \$378  = reads_link_latency_0 & link_latency[2];
+  assign \$377  = reads_memory_latency_0 & memory_latency_cycles[2];
+  assign \$378  = reads_link_latency_0 & link_latency_cycles[2];
   assign \$379  = reads_link_interval_0 & link_interval[2];
   assign \$380  = reads_hold_timeout_0 & hold_timeout[2];
   assign \$381  = reads_link_header_interval_0 & link_header_interval[2];
@@ -54916,8 +54964,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$414  = | { \$413 , \$412 , \$411 , \$410 , \$409 , \$408 , \$407 , \$406 , \$405 , \$404 , \$403 , \$402 , \$401 , \$400 , \$399 , \$398 , \$397 , \$396 , \$395 , \$394 , \$393 , \$392 , \$391 , \$390 , \$389 , \$388 , \$387 , \$386 , \$385 , \$384 , \$383 , \$382 , \$381 , \$380 , \$379 , \$378 , \$377 , \$376 , \$375 , \$374 , \$373 , \$372 , \$371 , \$370 , \$369 , \$368 , \$367 , \$366 , \$365 , \$364 , \$363 , \$362 , \$361  };
   assign \$426  = reads_scratch_0 & scratch_value[3];
   assign \$430  = reads_starvation_limit_0 & starvation_limit[3];
-  assign \$431  = reads_memory_latency_0 & memory_latency[3];
-  assign \$432  = reads_link_latency_0 & link_latency[3];
+  assign \$431  = reads_memory_latency_0 & memory_latency_cycles[3];
+  assign \$432  = reads_link_latency_0 & link_latency_cycles[3];
   assign \$433  = reads_link_interval_0 & link_interval[3];
   assign \$434  = reads_hold_timeout_0 & hold_timeout[3];
   assign \$435  = reads_link_header_interval_0 & link_header_interval[3];
@@ -54954,12 +55002,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$468  = | { \$467 , \$466 , \$465 , \$464 , \$463 , \$462 , \$461 , \$460 , \$459 , \$458 , \$457 , \$456 , \$455 , \$454 , \$453 , \$452 , \$451 , \$450 , \$449 , \$448 , \$447 , \$446 , \$445 , \$444 , \$443 , \$442 , \$441 , \$440 , \$439 , \$438 , \$437 , \$436 , \$435 , \$434 , \$433 , \$432 , \$431 , \$430 , \$429 , \$428 , \$427 , \$426 , \$425 , \$424 , \$423 , \$422 , \$421 , \$420 , \$419 , \$418 , \$417 , \$416 , \$415  };
   assign \$480  = reads_scratch_0 & scratch_value[4];
   assign \$484  = reads_starvation_limit_0 & starvation_limit[4];
-  assign \$485  = reads_memory_latency_0 & memory_latency[4];
-  assign \$486  = reads_link_latency_0 & link_latency[4];
+  assign \$485  = reads_memory_latency_0 & memory_latency_cycles[4];
+  assign \$486  = reads_link_latency_0 & link_latency_cycles[4];
   assign \$487  = reads_link_interval_0 & link_interval[4];
   assign \$488  = reads_hold_timeout_0 & hold_timeout[4];
   assign \$489  = reads_link_header_interval_0 & link_header_interval[4];
-  assign \$490  = reads_irq_status_0 & irq_status_plan_done[4];
   assign \$491  = reads_irq_enable_0 & irq_enable_plan_done[4];
   assign \$492  = reads_error_status_0 & \status$216 [4];
   assign \$493  = reads_error_count_0 & count[4];
@@ -54991,12 +55038,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$522  = | { \$521 , \$520 , \$519 , \$518 , \$517 , \$516 , \$515 , \$514 , \$513 , \$512 , \$511 , \$510 , \$509 , \$508 , \$507 , \$506 , \$505 , \$504 , \$503 , \$502 , \$501 , \$500 , \$499 , \$498 , \$497 , \$496 , \$495 , \$494 , \$493 , \$492 , \$491 , \$490 , \$489 , \$488 , \$487 , \$486 , \$485 , \$484 , \$483 , \$482 , \$481 , \$480 , \$479 , \$478 , \$477 , \$476 , \$475 , \$474 , \$473 , \$472 , \$471 , \$470 , \$469  };
   assign \$534  = reads_scratch_0 & scratch_value[5];
   assign \$538  = reads_starvation_limit_0 & starvation_limit[5];
-  assign \$539  = reads_memory_latency_0 & memory_latency[5];
-  assign \$540  = reads_link_latency_0 & link_latency[5];
+  assign \$539  = reads_memory_latency_0 & memory_latency_cycles[5];
+  assign \$540  = reads_link_latency_0 & link_latency_cycles[5];
   assign \$541  = reads_link_interval_0 & link_interval[5];
   assign \$542  = reads_hold_timeout_0 & hold_timeout[5];
   assign \$543  = reads_link_header_interval_0 & link_header_interval[5];
-  assign \$544  = reads_irq_status_0 & irq_status_plan_done[5];
   assign \$545  = reads_irq_enable_0 & irq_enable_plan_done[5];
   assign \$546  = reads_error_status_0 & \status$216 [5];
   assign \$547  = reads_error_count_0 & count[5];
@@ -55028,12 +55074,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$576  = | { \$575 , \$574 , \$573 , \$572 , \$571 , \$570 , \$569 , \$568 , \$567 , \$566 , \$565 , \$564 , \$563 , \$562 , \$561 , \$560 , \$559 , \$558 , \$557 , \$556 , \$555 , \$554 , \$553 , \$552 , \$551 , \$550 , \$549 , \$548 , \$547 , \$546 , \$545 , \$544 , \$543 , \$542 , \$541 , \$540 , \$539 , \$538 , \$537 , \$536 , \$535 , \$534 , \$533 , \$532 , \$531 , \$530 , \$529 , \$528 , \$527 , \$526 , \$525 , \$524 , \$523  };
   assign \$588  = reads_scratch_0 & scratch_value[6];
   assign \$592  = reads_starvation_limit_0 & starvation_limit[6];
-  assign \$593  = reads_memory_latency_0 & memory_latency[6];
-  assign \$594  = reads_link_latency_0 & link_latency[6];
+  assign \$593  = reads_memory_latency_0 & memory_latency_cycles[6];
+  assign \$594  = reads_link_latency_0 & link_latency_cycles[6];
   assign \$595  = reads_link_interval_0 & link_interval[6];
   assign \$596  = reads_hold_timeout_0 & hold_timeout[6];
   assign \$597  = reads_link_header_interval_0 & link_header_interval[6];
-  assign \$598  = reads_irq_status_0 & irq_status_plan_done[6];
   assign \$599  = reads_irq_enable_0 & irq_enable_plan_done[6];
   assign \$600  = reads_error_status_0 & \status$216 [6];
   assign \$601  = reads_error_count_0 & count[6];
@@ -55065,12 +55110,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$630  = | { \$629 , \$628 , \$627 , \$626 , \$625 , \$624 , \$623 , \$622 , \$621 , \$620 , \$619 , \$618 , \$617 , \$616 , \$615 , \$614 , \$613 , \$612 , \$611 , \$610 , \$609 , \$608 , \$607 , \$606 , \$605 , \$604 , \$603 , \$602 , \$601 , \$600 , \$599 , \$598 , \$597 , \$596 , \$595 , \$594 , \$593 , \$592 , \$591 , \$590 , \$589 , \$588 , \$587 , \$586 , \$585 , \$584 , \$583 , \$582 , \$581 , \$580 , \$579 , \$578 , \$577  };
   assign \$642  = reads_scratch_0 & scratch_value[7];
   assign \$646  = reads_starvation_limit_0 & starvation_limit[7];
-  assign \$647  = reads_memory_latency_0 & memory_latency[7];
-  assign \$648  = reads_link_latency_0 & link_latency[7];
+  assign \$647  = reads_memory_latency_0 & memory_latency_cycles[7];
+  assign \$648  = reads_link_latency_0 & link_latency_cycles[7];
   assign \$649  = reads_link_interval_0 & link_interval[7];
   assign \$650  = reads_hold_timeout_0 & hold_timeout[7];
   assign \$651  = reads_link_header_interval_0 & link_header_interval[7];
-  assign \$652  = reads_irq_status_0 & irq_status_plan_done[7];
   assign \$653  = reads_irq_enable_0 & irq_enable_plan_done[7];
   assign \$654  = reads_error_status_0 & \status$216 [7];
   assign \$655  = reads_error_count_0 & count[7];
@@ -55103,8 +55147,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$696  = reads_scratch_0 & scratch_value[8];
   assign \$699  = reads_control_0 & hold;
   assign \$700  = reads_starvation_limit_0 & starvation_limit[8];
-  assign \$701  = reads_memory_latency_0 & memory_latency[8];
-  assign \$702  = reads_link_latency_0 & link_latency[8];
+  assign \$702  = reads_link_latency_0 & link_latency_cycles[8];
   assign \$703  = reads_link_interval_0 & link_interval[8];
   assign \$704  = reads_hold_timeout_0 & hold_timeout[8];
   assign \$705  = reads_link_header_interval_0 & link_header_interval[8];
@@ -55137,8 +55180,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$738  = | { \$737 , \$736 , \$735 , \$734 , \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726 , \$725 , \$724 , \$723 , \$722 , \$721 , \$720 , \$719 , \$718 , \$717 , \$716 , \$715 , \$714 , \$713 , \$712 , \$711 , \$710 , \$709 , \$708 , \$707 , \$706 , \$705 , \$704 , \$703 , \$702 , \$701 , \$700 , \$699 , \$698 , \$697 , \$696 , \$695 , \$694 , \$693 , \$692 , \$691 , \$690 , \$689 , \$688 , \$687 , \$686 , \$685  };
   assign \$750  = reads_scratch_0 & scratch_value[9];
   assign \$754  = reads_starvation_limit_0 & starvation_limit[9];
-  assign \$755  = reads_memory_latency_0 & memory_latency[9];
-  assign \$756  = reads_link_latency_0 & link_latency[9];
   assign \$757  = reads_link_interval_0 & link_interval[9];
   assign \$758  = reads_hold_timeout_0 & hold_timeout[9];
   assign \$759  = reads_link_header_interval_0 & link_header_interval[9];
@@ -55167,8 +55208,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$792  = | { \$791 , \$790 , \$789 , \$788 , \$787 , \$786 , \$785 , \$784 , \$783 , \$782 , \$781 , \$780 , \$779 , \$778 , \$777 , \$776 , \$775 , \$774 , \$773 , \$772 , \$771 , \$770 , \$769 , \$768 , \$767 , \$766 , \$765 , \$764 , \$763 , \$762 , \$761 , \$760 , \$759 , \$758 , \$757 , \$756 , \$755 , \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739  };
   assign \$804  = reads_scratch_0 & scratch_value[10];
   assign \$808  = reads_starvation_limit_0 & starvation_limit[10];
-  assign \$809  = reads_memory_latency_0 & memory_latency[10];
-  assign \$810  = reads_link_latency_0 & link_latency[10];
   assign \$811  = reads_link_interval_0 & link_interval[10];
   assign \$812  = reads_hold_timeout_0 & hold_timeout[10];
   assign \$813  = reads_link_header_interval_0 & link_header_interval[10];
@@ -55176,7 +55215,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$817  = reads_error_count_0 & count[10];
   assign \$819  = reads_first_error_address_lo_0 & first[14];
   assign \$822  = reads_first_error_ids_0 & first[59];
-  assign \$824  = reads_tile_state_index_0 & tile_state_index_slot[10];
   assign \$825  = reads_mca_control_0 & fixed_threshold[10];
   assign \$830  = reads_mca_threshold_0_0 & thresholds__0[10];
   assign \$831  = reads_mca_threshold_1_0 & thresholds__1[10];
@@ -55193,8 +55231,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$846  = | { \$845 , \$844 , \$843 , \$842 , \$841 , \$840 , \$839 , \$838 , \$837 , \$836 , \$835 , \$834 , \$833 , \$832 , \$831 , \$830 , \$829 , \$828 , \$827 , \$826 , \$825 , \$824 , \$823 , \$822 , \$821 , \$820 , \$819 , \$818 , \$817 , \$816 , \$815 , \$814 , \$813 , \$812 , \$811 , \$810 , \$809 , \$808 , \$807 , \$806 , \$805 , \$804 , \$803 , \$802 , \$801 , \$800 , \$799 , \$798 , \$797 , \$796 , \$795 , \$794 , \$793  };
   assign \$858  = reads_scratch_0 & scratch_value[11];
   assign \$862  = reads_starvation_limit_0 & starvation_limit[11];
-  assign \$863  = reads_memory_latency_0 & memory_latency[11];
-  assign \$864  = reads_link_latency_0 & link_latency[11];
   assign \$865  = reads_link_interval_0 & link_interval[11];
   assign \$866  = reads_hold_timeout_0 & hold_timeout[11];
   assign \$867  = reads_link_header_interval_0 & link_header_interval[11];
@@ -55202,7 +55238,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$871  = reads_error_count_0 & count[11];
   assign \$873  = reads_first_error_address_lo_0 & first[15];
   assign \$876  = reads_first_error_ids_0 & first[60];
-  assign \$878  = reads_tile_state_index_0 & tile_state_index_slot[11];
   assign \$879  = reads_mca_control_0 & fixed_threshold[11];
   assign \$884  = reads_mca_threshold_0_0 & thresholds__0[11];
   assign \$885  = reads_mca_threshold_1_0 & thresholds__1[11];
@@ -55219,8 +55254,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$900  = | { \$899 , \$898 , \$897 , \$896 , \$895 , \$894 , \$893 , \$892 , \$891 , \$890 , \$889 , \$888 , \$887 , \$886 , \$885 , \$884 , \$883 , \$882 , \$881 , \$880 , \$879 , \$878 , \$877 , \$876 , \$875 , \$874 , \$873 , \$872 , \$871 , \$870 , \$869 , \$868 , \$867 , \$866 , \$865 , \$864 , \$863 , \$862 , \$861 , \$860 , \$859 , \$858 , \$857 , \$856 , \$855 , \$854 , \$853 , \$852 , \$851 , \$850 , \$849 , \$848 , \$847  };
   assign \$912  = reads_scratch_0 & scratch_value[12];
   assign \$916  = reads_starvation_limit_0 & starvation_limit[12];
-  assign \$917  = reads_memory_latency_0 & memory_latency[12];
-  assign \$918  = reads_link_latency_0 & link_latency[12];
   assign \$919  = reads_link_interval_0 & link_interval[12];
   assign \$920  = reads_hold_timeout_0 & hold_timeout[12];
   assign \$921  = reads_link_header_interval_0 & link_header_interval[12];
@@ -55228,7 +55261,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$925  = reads_error_count_0 & count[12];
   assign \$927  = reads_first_error_address_lo_0 & first[16];
   assign \$930  = reads_first_error_ids_0 & first[61];
-  assign \$932  = reads_tile_state_index_0 & tile_state_index_slot[12];
   assign \$933  = reads_mca_control_0 & fixed_threshold[12];
   assign \$934  = reads_mca_status_0 & intensity[9];
   assign \$938  = reads_mca_threshold_0_0 & thresholds__0[12];
@@ -55246,8 +55278,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$954  = | { \$953 , \$952 , \$951 , \$950 , \$949 , \$948 , \$947 , \$946 , \$945 , \$944 , \$943 , \$942 , \$941 , \$940 , \$939 , \$938 , \$937 , \$936 , \$935 , \$934 , \$933 , \$932 , \$931 , \$930 , \$929 , \$928 , \$927 , \$926 , \$925 , \$924 , \$923 , \$922 , \$921 , \$920 , \$919 , \$918 , \$917 , \$916 , \$915 , \$914 , \$913 , \$912 , \$911 , \$910 , \$909 , \$908 , \$907 , \$906 , \$905 , \$904 , \$903 , \$902 , \$901  };
   assign \$966  = reads_scratch_0 & scratch_value[13];
   assign \$970  = reads_starvation_limit_0 & starvation_limit[13];
-  assign \$971  = reads_memory_latency_0 & memory_latency[13];
-  assign \$972  = reads_link_latency_0 & link_latency[13];
   assign \$973  = reads_link_interval_0 & link_interval[13];
   assign \$974  = reads_hold_timeout_0 & hold_timeout[13];
   assign \$975  = reads_link_header_interval_0 & link_header_interval[13];
@@ -55255,7 +55285,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$979  = reads_error_count_0 & count[13];
   assign \$981  = reads_first_error_address_lo_0 & first[17];
   assign \$984  = reads_first_error_ids_0 & first[62];
-  assign \$986  = reads_tile_state_index_0 & tile_state_index_slot[13];
   assign \$987  = reads_mca_control_0 & fixed_threshold[13];
   assign \$988  = reads_mca_status_0 & intensity[10];
   assign \$992  = reads_mca_threshold_0_0 & thresholds__0[13];
@@ -55273,15 +55302,12 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1008  = | { \$1007 , \$1006 , \$1005 , \$1004 , \$1003 , \$1002 , \$1001 , \$1000 , \$999 , \$998 , \$997 , \$996 , \$995 , \$994 , \$993 , \$992 , \$991 , \$990 , \$989 , \$988 , \$987 , \$986 , \$985 , \$984 , \$983 , \$982 , \$981 , \$980 , \$979 , \$978 , \$977 , \$976 , \$975 , \$974 , \$973 , \$972 , \$971 , \$970 , \$969 , \$968 , \$967 , \$966 , \$965 , \$964 , \$963 , \$962 , \$961 , \$960 , \$959 , \$958 , \$957 , \$956 , \$955  };
   assign \$1020  = reads_scratch_0 & scratch_value[14];
   assign \$1024  = reads_starvation_limit_0 & starvation_limit[14];
-  assign \$1025  = reads_memory_latency_0 & memory_latency[14];
-  assign \$1026  = reads_link_latency_0 & link_latency[14];
   assign \$1027  = reads_link_interval_0 & link_interval[14];
   assign \$1028  = reads_hold_timeout_0 & hold_timeout[14];
   assign \$1029  = reads_link_header_interval_0 & link_header_interval[14];
   assign \$1033  = reads_error_count_0 & count[14];
   assign \$1035  = reads_first_error_address_lo_0 & first[18];
   assign \$1038  = reads_first_error_ids_0 & first[63];
-  assign \$1040  = reads_tile_state_index_0 & tile_state_index_slot[14];
   assign \$1041  = reads_mca_control_0 & fixed_threshold[14];
   assign \$1042  = reads_mca_status_0 & intensity[11];
   assign \$1046  = reads_mca_threshold_0_0 & thresholds__0[14];
@@ -55299,15 +55325,12 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1062  = | { \$1061 , \$1060 , \$1059 , \$1058 , \$1057 , \$1056 , \$1055 , \$1054 , \$1053 , \$1052 , \$1051 , \$1050 , \$1049 , \$1048 , \$1047 , \$1046 , \$1045 , \$1044 , \$1043 , \$1042 , \$1041 , \$1040 , \$1039 , \$1038 , \$1037 , \$1036 , \$1035 , \$1034 , \$1033 , \$1032 , \$1031 , \$1030 , \$1029 , \$1028 , \$1027 , \$1026 , \$1025 , \$1024 , \$1023 , \$1022 , \$1021 , \$1020 , \$1019 , \$1018 , \$1017 , \$1016 , \$1015 , \$1014 , \$1013 , \$1012 , \$1011 , \$1010 , \$1009  };
   assign \$1074  = reads_scratch_0 & scratch_value[15];
   assign \$1078  = reads_starvation_limit_0 & starvation_limit[15];
-  assign \$1079  = reads_memory_latency_0 & memory_latency[15];
-  assign \$1080  = reads_link_latency_0 & link_latency[15];
   assign \$1081  = reads_link_interval_0 & link_interval[15];
   assign \$1082  = reads_hold_timeout_0 & hold_timeout[15];
   assign \$1083  = reads_link_header_interval_0 & link_header_interval[15];
   assign \$1087  = reads_error_count_0 & count[15];
   assign \$1089  = reads_first_error_address_lo_0 & first[19];
   assign \$1092  = reads_first_error_ids_0 & first[64];
-  assign \$1094  = reads_tile_state_index_0 & tile_state_index_slot[15];
   assign \$1095  = reads_mca_control_0 & fixed_threshold[15];
   assign \$1096  = reads_mca_status_0 & intensity[12];
   assign \$1100  = reads_mca_threshold_0_0 & thresholds__0[15];
@@ -55544,9 +55567,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   always @(posedge clk)
     starvation_limit <= \$2020 ;
   always @(posedge clk)
-    memory_latency <= \$2021 ;
+    memory_latency_cycles <= \$2021 ;
   always @(posedge clk)
-    link_latency <= \$2022 ;
+    link_latency_cycles <= \$2022 ;
   always @(posedge clk)
     link_interval <= \$2023 ;
   always @(posedge clk)
@@ -55769,8 +55792,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$17722$0 (\$1985 ),
-    .\port$17739$0 (word),
+    .\port$17727$0 (\$1985 ),
+    .\port$17744$0 (word),
     .refused(\refused$139 ),
     .rst(rst),
     .status(status),
@@ -56304,22 +56327,22 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$2021  = memory_latency;
+    \$2021  = memory_latency_cycles;
     if (\$95 ) begin
-      \$2021  = word[15:0];
+      \$2021  = word[7:0];
     end
     if (rst) begin
-      \$2021  = 16'h0000;
+      \$2021  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$2022  = link_latency;
+    \$2022  = link_latency_cycles;
     if (\$96 ) begin
-      \$2022  = word[15:0];
+      \$2022  = word[8:0];
     end
     if (rst) begin
-      \$2022  = 16'h0000;
+      \$2022  = 9'h000;
     end
   end
   always @* begin
@@ -56406,10 +56429,10 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
     \$2031  = tile_state_index_slot;
     if (\$101 ) begin
-      \$2031  = word[15:0];
+      \$2031  = word[9:0];
     end
     if (rst) begin
-      \$2031  = 16'h0000;
+      \$2031  = 10'h000;
     end
   end
   always @* begin
@@ -56504,9 +56527,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$2041  = \$114 ;
+    \$2041  = \$114 [3:0];
     if (rst) begin
-      \$2041  = 8'h00;
+      \$2041  = 4'h0;
     end
   end
   always @* begin
@@ -57113,7 +57136,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
       3'h1:
           /* empty */;
       3'h2:
-          \$2110  = tile_state_index_slot[9:0];
+          \$2110  = tile_state_index_slot;
     endcase
     if (rst) begin
       \$2110  = 10'h000;
@@ -57174,9 +57197,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \cycle$44  = cycle;
   assign control_policy = policy;
   assign control_hold = hold;
+  assign memory_latency = { 8'h00, memory_latency_cycles };
   assign starvation_limit_cycles = starvation_limit;
-  assign memory_latency_cycles = memory_latency;
-  assign link_latency_cycles = link_latency;
+  assign link_latency = { 7'h00, link_latency_cycles };
   assign link_interval_cycles = link_interval;
   assign link_interval_fraction = link_fraction;
   assign link_header_interval_cycles = link_header_interval;
@@ -57475,7 +57498,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$72  = address[19];
   assign \$253  = reads_product_id_0;
   assign \$254  = 1'h0;
-  assign \$255  = reads_config_hash_0;
+  assign \$255  = 1'h0;
   assign \$256  = 1'h0;
   assign \$257  = reads_cap_tables0_0;
   assign \$258  = 1'h0;
@@ -57484,7 +57507,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$261  = 1'h0;
   assign \$262  = 1'h0;
   assign \$263  = 1'h0;
-  assign \$265  = reads_map_hash_0;
+  assign \$265  = 1'h0;
   assign \$266  = 1'h0;
   assign \$280  = 1'h0;
   assign \$307  = reads_product_id_0;
@@ -57513,7 +57536,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$369  = reads_cap_dma_0;
   assign \$370  = 1'h0;
   assign \$371  = 1'h0;
-  assign \$373  = reads_map_hash_0;
+  assign \$373  = 1'h0;
   assign \$374  = 1'h0;
   assign \$375  = 1'h0;
   assign \$388  = 1'h0;
@@ -57529,7 +57552,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$423  = 1'h0;
   assign \$424  = 1'h0;
   assign \$425  = 1'h0;
-  assign \$427  = reads_map_hash_0;
+  assign \$427  = 1'h0;
   assign \$428  = 1'h0;
   assign \$429  = 1'h0;
   assign \$442  = 1'h0;
@@ -57545,15 +57568,16 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$477  = 1'h0;
   assign \$478  = 1'h0;
   assign \$479  = 1'h0;
-  assign \$481  = reads_map_hash_0;
+  assign \$481  = 1'h0;
   assign \$482  = 1'h0;
   assign \$483  = 1'h0;
+  assign \$490  = 1'h0;
   assign \$494  = 1'h0;
   assign \$496  = 1'h0;
   assign \$499  = 1'h0;
   assign \$523  = 1'h0;
   assign \$524  = 1'h0;
-  assign \$525  = reads_config_hash_0;
+  assign \$525  = 1'h0;
   assign \$526  = 1'h0;
   assign \$527  = reads_cap_tables0_0;
   assign \$528  = 1'h0;
@@ -57562,9 +57586,10 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$531  = 1'h0;
   assign \$532  = 1'h0;
   assign \$533  = 1'h0;
-  assign \$535  = 1'h0;
+  assign \$535  = reads_map_hash_0;
   assign \$536  = 1'h0;
   assign \$537  = 1'h0;
+  assign \$544  = 1'h0;
   assign \$548  = 1'h0;
   assign \$550  = 1'h0;
   assign \$553  = 1'h0;
@@ -57582,6 +57607,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$589  = reads_map_hash_0;
   assign \$590  = 1'h0;
   assign \$591  = 1'h0;
+  assign \$598  = 1'h0;
   assign \$602  = 1'h0;
   assign \$604  = 1'h0;
   assign \$607  = 1'h0;
@@ -57599,6 +57625,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$643  = reads_map_hash_0;
   assign \$644  = 1'h0;
   assign \$645  = 1'h0;
+  assign \$652  = 1'h0;
   assign \$656  = 1'h0;
   assign \$658  = 1'h0;
   assign \$661  = 1'h0;
@@ -57615,6 +57642,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$695  = 1'h0;
   assign \$697  = reads_map_hash_0;
   assign \$698  = 1'h0;
+  assign \$701  = 1'h0;
   assign \$710  = 1'h0;
   assign \$712  = 1'h0;
   assign \$726  = 1'h0;
@@ -57632,9 +57660,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$747  = reads_cap_dma_0;
   assign \$748  = 1'h0;
   assign \$749  = 1'h0;
-  assign \$751  = reads_map_hash_0;
+  assign \$751  = 1'h0;
   assign \$752  = 1'h0;
   assign \$753  = 1'h0;
+  assign \$755  = 1'h0;
+  assign \$756  = 1'h0;
   assign \$764  = 1'h0;
   assign \$766  = 1'h0;
   assign \$772  = 1'h0;
@@ -57659,12 +57689,15 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$805  = reads_map_hash_0;
   assign \$806  = 1'h0;
   assign \$807  = 1'h0;
+  assign \$809  = 1'h0;
+  assign \$810  = 1'h0;
   assign \$814  = 1'h0;
   assign \$815  = 1'h0;
   assign \$818  = 1'h0;
   assign \$820  = 1'h0;
   assign \$821  = 1'h0;
   assign \$823  = 1'h0;
+  assign \$824  = 1'h0;
   assign \$826  = 1'h0;
   assign \$827  = 1'h0;
   assign \$828  = 1'h0;
@@ -57684,15 +57717,18 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$855  = reads_cap_dma_0;
   assign \$856  = 1'h0;
   assign \$857  = 1'h0;
-  assign \$859  = reads_map_hash_0;
+  assign \$859  = 1'h0;
   assign \$860  = 1'h0;
   assign \$861  = 1'h0;
+  assign \$863  = 1'h0;
+  assign \$864  = 1'h0;
   assign \$868  = 1'h0;
   assign \$869  = 1'h0;
   assign \$872  = 1'h0;
   assign \$874  = 1'h0;
   assign \$875  = 1'h0;
   assign \$877  = 1'h0;
+  assign \$878  = 1'h0;
   assign \$880  = 1'h0;
   assign \$881  = 1'h0;
   assign \$882  = 1'h0;
@@ -57715,12 +57751,15 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$913  = 1'h0;
   assign \$914  = reads_cap_queues_0;
   assign \$915  = 1'h0;
+  assign \$917  = 1'h0;
+  assign \$918  = 1'h0;
   assign \$922  = 1'h0;
   assign \$923  = 1'h0;
   assign \$926  = 1'h0;
   assign \$928  = 1'h0;
   assign \$929  = 1'h0;
   assign \$931  = 1'h0;
+  assign \$932  = 1'h0;
   assign \$935  = 1'h0;
   assign \$936  = 1'h0;
   assign \$937  = 1'h0;
@@ -57730,7 +57769,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$945  = 1'h0;
   assign \$955  = 1'h0;
   assign \$956  = 1'h0;
-  assign \$957  = 1'h0;
+  assign \$957  = reads_config_hash_0;
   assign \$958  = reads_cap_widths_0;
   assign \$959  = 1'h0;
   assign \$960  = 1'h0;
@@ -57742,12 +57781,15 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$967  = 1'h0;
   assign \$968  = reads_cap_queues_0;
   assign \$969  = 1'h0;
+  assign \$971  = 1'h0;
+  assign \$972  = 1'h0;
   assign \$976  = 1'h0;
   assign \$977  = 1'h0;
   assign \$980  = 1'h0;
   assign \$982  = 1'h0;
   assign \$983  = 1'h0;
   assign \$985  = 1'h0;
+  assign \$986  = 1'h0;
   assign \$989  = 1'h0;
   assign \$990  = 1'h0;
   assign \$991  = 1'h0;
@@ -57757,7 +57799,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$999  = 1'h0;
   assign \$1009  = reads_product_id_0;
   assign \$1010  = 1'h0;
-  assign \$1011  = reads_config_hash_0;
+  assign \$1011  = 1'h0;
   assign \$1012  = 1'h0;
   assign \$1013  = 1'h0;
   assign \$1014  = 1'h0;
@@ -57769,6 +57811,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1021  = 1'h0;
   assign \$1022  = reads_cap_queues_0;
   assign \$1023  = 1'h0;
+  assign \$1025  = 1'h0;
+  assign \$1026  = 1'h0;
   assign \$1030  = 1'h0;
   assign \$1031  = 1'h0;
   assign \$1032  = 1'h0;
@@ -57776,6 +57820,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1036  = 1'h0;
   assign \$1037  = 1'h0;
   assign \$1039  = 1'h0;
+  assign \$1040  = 1'h0;
   assign \$1043  = 1'h0;
   assign \$1044  = 1'h0;
   assign \$1045  = 1'h0;
@@ -57785,7 +57830,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1053  = 1'h0;
   assign \$1063  = 1'h0;
   assign \$1064  = 1'h0;
-  assign \$1065  = reads_config_hash_0;
+  assign \$1065  = 1'h0;
   assign \$1066  = 1'h0;
   assign \$1067  = 1'h0;
   assign \$1068  = 1'h0;
@@ -57797,6 +57842,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1075  = reads_map_hash_0;
   assign \$1076  = reads_cap_queues_0;
   assign \$1077  = 1'h0;
+  assign \$1079  = 1'h0;
+  assign \$1080  = 1'h0;
   assign \$1084  = 1'h0;
   assign \$1085  = 1'h0;
   assign \$1086  = 1'h0;
@@ -57804,6 +57851,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1090  = 1'h0;
   assign \$1091  = 1'h0;
   assign \$1093  = 1'h0;
+  assign \$1094  = 1'h0;
   assign \$1097  = 1'h0;
   assign \$1098  = 1'h0;
   assign \$1099  = 1'h0;
@@ -57822,7 +57870,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1125  = 1'h0;
   assign \$1126  = reads_cap_memory_0;
   assign \$1127  = 1'h0;
-  assign \$1129  = 1'h0;
+  assign \$1129  = reads_map_hash_0;
   assign \$1130  = 1'h0;
   assign \$1131  = 1'h0;
   assign \$1132  = 1'h0;
@@ -57848,7 +57896,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1161  = 1'h0;
   assign \$1171  = reads_product_id_0;
   assign \$1172  = 1'h0;
-  assign \$1173  = 1'h0;
+  assign \$1173  = reads_config_hash_0;
   assign \$1174  = reads_cap_widths_0;
   assign \$1175  = reads_cap_tables0_0;
   assign \$1176  = 1'h0;
@@ -57857,7 +57905,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1179  = 1'h0;
   assign \$1180  = 1'h0;
   assign \$1181  = 1'h0;
-  assign \$1183  = reads_map_hash_0;
+  assign \$1183  = 1'h0;
   assign \$1184  = 1'h0;
   assign \$1185  = 1'h0;
   assign \$1186  = 1'h0;
@@ -57892,7 +57940,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1223  = 1'h0;
   assign \$1225  = 1'h0;
   assign \$1226  = 1'h0;
-  assign \$1227  = 1'h0;
+  assign \$1227  = reads_config_hash_0;
   assign \$1228  = reads_cap_widths_0;
   assign \$1229  = reads_cap_tables0_0;
   assign \$1230  = reads_cap_tables1_0;
@@ -57901,7 +57949,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1233  = 1'h0;
   assign \$1234  = 1'h0;
   assign \$1235  = 1'h0;
-  assign \$1237  = reads_map_hash_0;
+  assign \$1237  = 1'h0;
   assign \$1238  = 1'h0;
   assign \$1239  = 1'h0;
   assign \$1240  = 1'h0;
@@ -57937,7 +57985,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1277  = 1'h0;
   assign \$1279  = 1'h0;
   assign \$1280  = 1'h0;
-  assign \$1281  = reads_config_hash_0;
+  assign \$1281  = 1'h0;
   assign \$1282  = reads_cap_widths_0;
   assign \$1283  = reads_cap_tables0_0;
   assign \$1284  = 1'h0;
@@ -57946,7 +57994,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1287  = 1'h0;
   assign \$1288  = 1'h0;
   assign \$1289  = 1'h0;
-  assign \$1291  = reads_map_hash_0;
+  assign \$1291  = 1'h0;
   assign \$1292  = 1'h0;
   assign \$1293  = 1'h0;
   assign \$1294  = 1'h0;
@@ -57983,7 +58031,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1331  = 1'h0;
   assign \$1333  = reads_product_id_0;
   assign \$1334  = 1'h0;
-  assign \$1335  = 1'h0;
+  assign \$1335  = reads_config_hash_0;
   assign \$1336  = reads_cap_widths_0;
   assign \$1337  = reads_cap_tables0_0;
   assign \$1338  = 1'h0;
@@ -57992,7 +58040,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1341  = 1'h0;
   assign \$1342  = 1'h0;
   assign \$1343  = 1'h0;
-  assign \$1345  = reads_map_hash_0;
+  assign \$1345  = 1'h0;
   assign \$1346  = 1'h0;
   assign \$1347  = 1'h0;
   assign \$1348  = 1'h0;
@@ -58029,7 +58077,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1385  = 1'h0;
   assign \$1387  = reads_product_id_0;
   assign \$1388  = 1'h0;
-  assign \$1389  = reads_config_hash_0;
+  assign \$1389  = 1'h0;
   assign \$1390  = reads_cap_widths_0;
   assign \$1391  = reads_cap_tables0_0;
   assign \$1392  = 1'h0;
@@ -58038,7 +58086,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1395  = 1'h0;
   assign \$1396  = 1'h0;
   assign \$1397  = 1'h0;
-  assign \$1399  = 1'h0;
+  assign \$1399  = reads_map_hash_0;
   assign \$1400  = 1'h0;
   assign \$1401  = 1'h0;
   assign \$1402  = 1'h0;
@@ -58075,7 +58123,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1439  = 1'h0;
   assign \$1441  = 1'h0;
   assign \$1442  = 1'h0;
-  assign \$1443  = 1'h0;
+  assign \$1443  = reads_config_hash_0;
   assign \$1444  = reads_cap_widths_0;
   assign \$1445  = reads_cap_tables0_0;
   assign \$1446  = 1'h0;
@@ -58121,8 +58169,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1493  = 1'h0;
   assign \$1495  = 1'h0;
   assign \$1496  = 1'h0;
-  assign \$1497  = reads_config_hash_0;
-  assign \$1498  = 1'h0;
+  assign \$1497  = 1'h0;
+  assign \$1498  = reads_cap_widths_0;
   assign \$1499  = reads_cap_tables0_0;
   assign \$1500  = 1'h0;
   assign \$1501  = 1'h0;
@@ -58176,7 +58224,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1557  = 1'h0;
   assign \$1558  = 1'h0;
   assign \$1559  = reads_cap_latency_0;
-  assign \$1561  = 1'h0;
+  assign \$1561  = reads_map_hash_0;
   assign \$1562  = reads_cap_queues_0;
   assign \$1563  = 1'h0;
   assign \$1564  = 1'h0;
@@ -58213,7 +58261,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1601  = 1'h0;
   assign \$1603  = 1'h0;
   assign \$1604  = 1'h0;
-  assign \$1605  = reads_config_hash_0;
+  assign \$1605  = 1'h0;
   assign \$1606  = 1'h0;
   assign \$1607  = reads_cap_tables0_0;
   assign \$1608  = reads_cap_tables1_0;
@@ -58222,7 +58270,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1611  = 1'h0;
   assign \$1612  = 1'h0;
   assign \$1613  = 1'h0;
-  assign \$1615  = reads_map_hash_0;
+  assign \$1615  = 1'h0;
   assign \$1616  = reads_cap_queues_0;
   assign \$1617  = 1'h0;
   assign \$1618  = 1'h0;
@@ -58259,7 +58307,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1655  = 1'h0;
   assign \$1657  = reads_product_id_0;
   assign \$1658  = 1'h0;
-  assign \$1659  = reads_config_hash_0;
+  assign \$1659  = 1'h0;
   assign \$1660  = 1'h0;
   assign \$1661  = 1'h0;
   assign \$1662  = 1'h0;
@@ -58268,7 +58316,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1665  = 1'h0;
   assign \$1666  = 1'h0;
   assign \$1667  = 1'h0;
-  assign \$1669  = reads_map_hash_0;
+  assign \$1669  = 1'h0;
   assign \$1670  = 1'h0;
   assign \$1671  = 1'h0;
   assign \$1672  = 1'h0;
@@ -58305,11 +58353,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1709  = 1'h0;
   assign \$1711  = 1'h0;
   assign \$1712  = 1'h0;
-  assign \$1713  = reads_config_hash_0;
+  assign \$1713  = 1'h0;
   assign \$1714  = 1'h0;
   assign \$1715  = 1'h0;
   assign \$1716  = 1'h0;
-  assign \$1717  = 1'h0;
+  assign \$1717  = reads_cap_tracker_0;
   assign \$1718  = 1'h0;
   assign \$1719  = 1'h0;
   assign \$1720  = 1'h0;
@@ -58351,16 +58399,16 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1763  = 1'h0;
   assign \$1765  = reads_product_id_0;
   assign \$1766  = 1'h0;
-  assign \$1767  = reads_config_hash_0;
+  assign \$1767  = 1'h0;
   assign \$1768  = reads_cap_widths_0;
   assign \$1769  = 1'h0;
   assign \$1770  = 1'h0;
-  assign \$1771  = 1'h0;
+  assign \$1771  = reads_cap_tracker_0;
   assign \$1772  = 1'h0;
   assign \$1773  = 1'h0;
   assign \$1774  = 1'h0;
   assign \$1775  = 1'h0;
-  assign \$1777  = 1'h0;
+  assign \$1777  = reads_map_hash_0;
   assign \$1778  = 1'h0;
   assign \$1779  = 1'h0;
   assign \$1780  = 1'h0;
@@ -58406,7 +58454,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1827  = 1'h0;
   assign \$1828  = 1'h0;
   assign \$1829  = 1'h0;
-  assign \$1831  = reads_map_hash_0;
+  assign \$1831  = 1'h0;
   assign \$1832  = 1'h0;
   assign \$1833  = 1'h0;
   assign \$1834  = 1'h0;
@@ -58443,7 +58491,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1871  = 1'h0;
   assign \$1873  = reads_product_id_0;
   assign \$1874  = 1'h0;
-  assign \$1875  = 1'h0;
+  assign \$1875  = reads_config_hash_0;
   assign \$1876  = 1'h0;
   assign \$1877  = 1'h0;
   assign \$1878  = 1'h0;
@@ -58489,7 +58537,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1925  = 1'h0;
   assign \$1927  = 1'h0;
   assign \$1928  = 1'h0;
-  assign \$1929  = reads_config_hash_0;
+  assign \$1929  = 1'h0;
   assign \$1930  = 1'h0;
   assign \$1931  = 1'h0;
   assign \$1932  = 1'h0;
@@ -58498,7 +58546,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1935  = 1'h0;
   assign \$1936  = 1'h0;
   assign \$1937  = 1'h0;
-  assign \$1939  = 1'h0;
+  assign \$1939  = reads_map_hash_0;
   assign \$1940  = 1'h0;
   assign \$1941  = 1'h0;
   assign \$1942  = 1'h0;
@@ -61430,7 +61478,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
   assign stage_0[0] = 1'h1;
 endmodule
 
-module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \port$17739$0 , refused, table__valid, table__payload, i__ready, clk);
+module \t3_node_small.registers.guard (rst, status, \port$17727$0 , i__valid, \port$17744$0 , refused, table__valid, table__payload, i__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$59 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$59 <= 1'b0;
   wire \$1 ;
@@ -61822,10 +61870,10 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
   wire [14:0] \own.end ;
   wire [14:0] \own.first ;
   wire [3:0] place;
-  input [22:0] \port$17722$0 ;
-  wire [22:0] \port$17722$0 ;
-  input [31:0] \port$17739$0 ;
-  wire [31:0] \port$17739$0 ;
+  input [22:0] \port$17727$0 ;
+  wire [22:0] \port$17727$0 ;
+  input [31:0] \port$17744$0 ;
+  wire [31:0] \port$17744$0 ;
   reg [30:0] range_ = 31'h00000000;
   wire \range_.any ;
   wire [14:0] \range_.end ;
@@ -61950,14 +61998,14 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
 `endif
   always @(posedge clk) begin
     if (\write__en$30 )
-      owners_region[\port$17722$0 [6:3]] <= \port$17739$0 [16:14];
+      owners_region[\port$17727$0 [6:3]] <= \port$17744$0 [16:14];
   end
   reg [2:0] _2_;
 `ifndef SYNTHESIS
   initial _2_ = 0;
 `endif
   always @(posedge clk) begin
-    _2_ <= owners_region[\port$17722$0 [6:3]];
+    _2_ <= owners_region[\port$17727$0 [6:3]];
   end
   assign \read__data$38  = _2_;
   reg [2:0] owners_route [7:0];
@@ -61967,14 +62015,14 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
 `endif
   always @(posedge clk) begin
     if (\write__en$33 )
-      owners_route[\port$17722$0 [5:3]] <= \port$17739$0 [14:12];
+      owners_route[\port$17727$0 [5:3]] <= \port$17744$0 [14:12];
   end
   reg [2:0] _3_;
 `ifndef SYNTHESIS
   initial _3_ = 0;
 `endif
   always @(posedge clk) begin
-    _3_ <= owners_route[\port$17722$0 [5:3]];
+    _3_ <= owners_route[\port$17727$0 [5:3]];
   end
   assign \read__data$39  = _3_;
   assign \$1  = status[0] | status[3];
@@ -61984,7 +62032,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
   assign \$5  = known_firsts >> { \$298 , now[6:5] };
   assign \$6  = known_counts >> { \$298 , now[6:5] };
   assign \$7  = now[4:2] == 2'h3;
-  assign \$8  = \port$17722$0 [2:0] == 2'h3;
+  assign \$8  = \port$17727$0 [2:0] == 2'h3;
   assign \$9  = \$8  ? 1'h1 : 1'h0;
   assign \$10  = now[6:5] + 1'h1;
   assign \$11  = now[0] & command;
@@ -61995,7 +62043,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
   assign \$16  = came[0] & \$15 ;
   assign \$17  = busy >> came[4:2];
   assign \$18  = \$16  & \$17 ;
-  assign \$19  = came[4:2] == \port$17722$0 [10:3];
+  assign \$19  = came[4:2] == \port$17727$0 [10:3];
   assign \$20  = command & \$19 ;
   assign \$21  = ~ \$20 ;
   assign \$22  = \$18  & \$21 ;
@@ -62007,10 +62055,10 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
   assign \$28  = ~ command;
   assign \$29  = came[1] & \$28 ;
   assign \$30  = is_known_first ? \read__data$23  : 14'h0000;
-  assign \$31  = \$29  ? \port$17722$0 [18:3] : { 2'h0, \$30  };
+  assign \$31  = \$29  ? \port$17727$0 [18:3] : { 2'h0, \$30  };
   assign \$32  = ~ command;
   assign \$33  = came[1] & \$32 ;
-  assign \$34  = \port$17722$0 [18:3] + 1'h1;
+  assign \$34  = \port$17727$0 [18:3] + 1'h1;
   assign \$35  = is_known_first ? \read__data$23  : 14'h0000;
   assign \$36  = is_known_count ? read__data : 14'h0000;
   assign \$37  = \$35  + \$36 ;
@@ -62022,185 +62070,185 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
   assign \$43  = own[15:1] < range_[30:16];
   assign \$44  = \$42  & \$43 ;
   assign \$45  = beyond | \$44 ;
-  assign \$46  = \port$17722$0 [2:0] == 1'h1;
-  assign \$47  = used_region >> \port$17722$0 [6:3];
+  assign \$46  = \port$17727$0 [2:0] == 1'h1;
+  assign \$47  = used_region >> \port$17727$0 [6:3];
   assign \$48  = \$46  & \$47 ;
-  assign \$49  = \port$17739$0 [0] & \port$17739$0 [6];
-  assign \$50  = \port$17722$0 [2:0] == 2'h2;
-  assign \$51  = used_route >> \port$17722$0 [5:3];
+  assign \$49  = \port$17744$0 [0] & \port$17744$0 [6];
+  assign \$50  = \port$17727$0 [2:0] == 2'h2;
+  assign \$51  = used_route >> \port$17727$0 [5:3];
   assign \$52  = \$50  & \$51 ;
-  assign \$53  = ! \port$17722$0 [2:0];
-  assign \$54  = \port$17722$0 [18:3] >= 3'h4;
-  assign \$55  = \port$17722$0 [22:19] >= 4'h8;
+  assign \$53  = ! \port$17727$0 [2:0];
+  assign \$54  = \port$17727$0 [18:3] >= 3'h4;
+  assign \$55  = \port$17727$0 [22:19] >= 4'h8;
   assign \$56  = \$54  | \$55 ;
   assign \$57  = \$53  & \$56 ;
-  assign \$58  = \port$17722$0 [2:0] == 1'h1;
-  assign \$59  = \port$17722$0 [18:3] >= 5'h10;
-  assign \$60  = \port$17722$0 [22:19] >= 4'ha;
+  assign \$58  = \port$17727$0 [2:0] == 1'h1;
+  assign \$59  = \port$17727$0 [18:3] >= 5'h10;
+  assign \$60  = \port$17727$0 [22:19] >= 4'ha;
   assign \$61  = \$59  | \$60 ;
   assign \$62  = \$58  & \$61 ;
-  assign \$63  = \port$17722$0 [2:0] == 2'h2;
-  assign \$64  = \port$17722$0 [18:3] >= 4'h8;
-  assign \$65  = \port$17722$0 [22:19] >= 4'ha;
+  assign \$63  = \port$17727$0 [2:0] == 2'h2;
+  assign \$64  = \port$17727$0 [18:3] >= 4'h8;
+  assign \$65  = \port$17727$0 [22:19] >= 4'ha;
   assign \$66  = \$64  | \$65 ;
   assign \$67  = \$63  & \$66 ;
-  assign \$68  = \port$17722$0 [2:0] == 2'h3;
-  assign \$69  = \port$17722$0 [18:3] >= 11'h400;
-  assign \$70  = \port$17722$0 [22:19] >= 2'h2;
+  assign \$68  = \port$17727$0 [2:0] == 2'h3;
+  assign \$69  = \port$17727$0 [18:3] >= 11'h400;
+  assign \$70  = \port$17727$0 [22:19] >= 2'h2;
   assign \$71  = \$69  | \$70 ;
   assign \$72  = \$68  & \$71 ;
-  assign \$73  = \port$17722$0 [2:0] == 3'h4;
-  assign \$74  = \port$17722$0 [18:3] >= 11'h400;
-  assign \$75  = \port$17722$0 [22:19] >= 3'h4;
+  assign \$73  = \port$17727$0 [2:0] == 3'h4;
+  assign \$74  = \port$17727$0 [18:3] >= 11'h400;
+  assign \$75  = \port$17727$0 [22:19] >= 3'h4;
   assign \$76  = \$74  | \$75 ;
   assign \$77  = \$73  & \$76 ;
-  assign \$78  = ! \port$17722$0 [2:0];
-  assign \$79  = \port$17722$0 [22:19] == 1'h1;
+  assign \$78  = ! \port$17727$0 [2:0];
+  assign \$79  = \port$17727$0 [22:19] == 1'h1;
   assign \$80  = \$78  & \$79 ;
-  assign \$81  = \port$17739$0 [15:0] > 10'h3ff;
+  assign \$81  = \port$17744$0 [15:0] > 10'h3ff;
   assign \$82  = \$80  & \$81 ;
-  assign \$83  = ! \port$17722$0 [2:0];
-  assign \$84  = \port$17722$0 [22:19] == 2'h2;
+  assign \$83  = ! \port$17727$0 [2:0];
+  assign \$84  = \port$17727$0 [22:19] == 2'h2;
   assign \$85  = \$83  & \$84 ;
-  assign \$86  = \port$17739$0 [16:0] > 11'h400;
+  assign \$86  = \port$17744$0 [16:0] > 11'h400;
   assign \$87  = \$85  & \$86 ;
-  assign \$88  = ! \port$17722$0 [2:0];
-  assign \$89  = \port$17722$0 [22:19] == 2'h3;
+  assign \$88  = ! \port$17727$0 [2:0];
+  assign \$89  = \port$17727$0 [22:19] == 2'h3;
   assign \$90  = \$88  & \$89 ;
-  assign \$91  = \port$17739$0 [15:0] > 10'h3ff;
+  assign \$91  = \port$17744$0 [15:0] > 10'h3ff;
   assign \$92  = \$90  & \$91 ;
-  assign \$93  = ! \port$17722$0 [2:0];
-  assign \$94  = \port$17722$0 [22:19] == 3'h4;
+  assign \$93  = ! \port$17727$0 [2:0];
+  assign \$94  = \port$17727$0 [22:19] == 3'h4;
   assign \$95  = \$93  & \$94 ;
-  assign \$96  = \port$17739$0 [16:0] > 11'h400;
+  assign \$96  = \port$17744$0 [16:0] > 11'h400;
   assign \$97  = \$95  & \$96 ;
-  assign \$98  = ! \port$17722$0 [2:0];
-  assign \$99  = \port$17722$0 [22:19] == 3'h6;
+  assign \$98  = ! \port$17727$0 [2:0];
+  assign \$99  = \port$17727$0 [22:19] == 3'h6;
   assign \$100  = \$98  & \$99 ;
-  assign \$101  = \port$17739$0  > 13'h1fff;
+  assign \$101  = \port$17744$0  > 13'h1fff;
   assign \$102  = \$100  & \$101 ;
-  assign \$103  = ! \port$17722$0 [2:0];
-  assign \$104  = \port$17722$0 [22:19] == 3'h7;
+  assign \$103  = ! \port$17727$0 [2:0];
+  assign \$104  = \port$17727$0 [22:19] == 3'h7;
   assign \$105  = \$103  & \$104 ;
-  assign \$106  = \port$17739$0  > 14'h2000;
+  assign \$106  = \port$17744$0  > 14'h2000;
   assign \$107  = \$105  & \$106 ;
-  assign \$108  = \port$17722$0 [2:0] == 1'h1;
-  assign \$109  = \port$17722$0 [22:19] == 1'h1;
+  assign \$108  = \port$17727$0 [2:0] == 1'h1;
+  assign \$109  = \port$17727$0 [22:19] == 1'h1;
   assign \$110  = \$108  & \$109 ;
-  assign \$114  = \port$17722$0 [2:0] == 1'h1;
-  assign \$115  = \port$17722$0 [22:19] == 2'h2;
+  assign \$114  = \port$17727$0 [2:0] == 1'h1;
+  assign \$115  = \port$17727$0 [22:19] == 2'h2;
   assign \$116  = \$114  & \$115 ;
   assign \$118  = | \$117 ;
   assign \$119  = \$116  & \$118 ;
-  assign \$120  = \port$17722$0 [2:0] == 1'h1;
-  assign \$121  = \port$17722$0 [22:19] == 2'h3;
+  assign \$120  = \port$17727$0 [2:0] == 1'h1;
+  assign \$121  = \port$17727$0 [22:19] == 2'h3;
   assign \$122  = \$120  & \$121 ;
-  assign \$126  = \port$17722$0 [2:0] == 1'h1;
-  assign \$127  = \port$17722$0 [22:19] == 3'h4;
+  assign \$126  = \port$17727$0 [2:0] == 1'h1;
+  assign \$127  = \port$17727$0 [22:19] == 3'h4;
   assign \$128  = \$126  & \$127 ;
   assign \$130  = | \$129 ;
   assign \$131  = \$128  & \$130 ;
-  assign \$132  = \port$17722$0 [2:0] == 1'h1;
-  assign \$133  = \port$17722$0 [22:19] == 3'h5;
+  assign \$132  = \port$17727$0 [2:0] == 1'h1;
+  assign \$133  = \port$17727$0 [22:19] == 3'h5;
   assign \$134  = \$132  & \$133 ;
-  assign \$135  = \port$17739$0 [15:0] > 10'h3ff;
+  assign \$135  = \port$17744$0 [15:0] > 10'h3ff;
   assign \$136  = \$134  & \$135 ;
-  assign \$137  = \port$17722$0 [2:0] == 1'h1;
-  assign \$138  = ! \port$17722$0 [22:19];
+  assign \$137  = \port$17727$0 [2:0] == 1'h1;
+  assign \$138  = ! \port$17727$0 [22:19];
   assign \$139  = \$137  & \$138 ;
-  assign \$140  = \port$17739$0 [16:14] > 2'h3;
+  assign \$140  = \port$17744$0 [16:14] > 2'h3;
   assign \$141  = \$139  & \$140 ;
-  assign \$142  = \port$17722$0 [2:0] == 2'h2;
-  assign \$143  = \port$17722$0 [22:19] == 1'h1;
+  assign \$142  = \port$17727$0 [2:0] == 2'h2;
+  assign \$143  = \port$17727$0 [22:19] == 1'h1;
   assign \$144  = \$142  & \$143 ;
-  assign \$148  = \port$17722$0 [2:0] == 2'h2;
-  assign \$149  = \port$17722$0 [22:19] == 2'h2;
+  assign \$148  = \port$17727$0 [2:0] == 2'h2;
+  assign \$149  = \port$17727$0 [22:19] == 2'h2;
   assign \$150  = \$148  & \$149 ;
   assign \$152  = | \$151 ;
   assign \$153  = \$150  & \$152 ;
-  assign \$154  = \port$17722$0 [2:0] == 2'h2;
-  assign \$155  = \port$17722$0 [22:19] == 2'h3;
+  assign \$154  = \port$17727$0 [2:0] == 2'h2;
+  assign \$155  = \port$17727$0 [22:19] == 2'h3;
   assign \$156  = \$154  & \$155 ;
-  assign \$160  = \port$17722$0 [2:0] == 2'h2;
-  assign \$161  = \port$17722$0 [22:19] == 3'h4;
+  assign \$160  = \port$17727$0 [2:0] == 2'h2;
+  assign \$161  = \port$17727$0 [22:19] == 3'h4;
   assign \$162  = \$160  & \$161 ;
   assign \$164  = | \$163 ;
   assign \$165  = \$162  & \$164 ;
-  assign \$166  = \port$17722$0 [2:0] == 2'h2;
-  assign \$167  = \port$17722$0 [22:19] == 3'h7;
+  assign \$166  = \port$17727$0 [2:0] == 2'h2;
+  assign \$167  = \port$17727$0 [22:19] == 3'h7;
   assign \$168  = \$166  & \$167 ;
-  assign \$172  = \port$17722$0 [2:0] == 2'h2;
-  assign \$173  = \port$17722$0 [22:19] == 4'h8;
+  assign \$172  = \port$17727$0 [2:0] == 2'h2;
+  assign \$173  = \port$17727$0 [22:19] == 4'h8;
   assign \$174  = \$172  & \$173 ;
   assign \$176  = | \$175 ;
   assign \$177  = \$174  & \$176 ;
-  assign \$178  = \port$17722$0 [2:0] == 2'h2;
-  assign \$179  = ! \port$17722$0 [22:19];
+  assign \$178  = \port$17727$0 [2:0] == 2'h2;
+  assign \$179  = ! \port$17727$0 [22:19];
   assign \$180  = \$178  & \$179 ;
-  assign \$181  = \port$17739$0 [14:12] > 2'h3;
+  assign \$181  = \port$17744$0 [14:12] > 2'h3;
   assign \$182  = \$180  & \$181 ;
-  assign \$183  = \port$17722$0 [2:0] == 2'h3;
-  assign \$184  = ! \port$17722$0 [22:19];
+  assign \$183  = \port$17727$0 [2:0] == 2'h3;
+  assign \$184  = ! \port$17727$0 [22:19];
   assign \$185  = \$183  & \$184 ;
-  assign \$186  = \port$17739$0 [19:16] > 3'h7;
+  assign \$186  = \port$17744$0 [19:16] > 3'h7;
   assign \$187  = \$185  & \$186 ;
-  assign \$188  = \port$17722$0 [2:0] == 2'h3;
-  assign \$189  = ! \port$17722$0 [22:19];
+  assign \$188  = \port$17727$0 [2:0] == 2'h3;
+  assign \$189  = ! \port$17727$0 [22:19];
   assign \$190  = \$188  & \$189 ;
-  assign \$191  = \port$17739$0 [22:20] > 2'h3;
+  assign \$191  = \port$17744$0 [22:20] > 2'h3;
   assign \$192  = \$190  & \$191 ;
-  assign \$193  = \port$17722$0 [2:0] == 2'h3;
-  assign \$194  = \port$17722$0 [22:19] == 1'h1;
+  assign \$193  = \port$17727$0 [2:0] == 2'h3;
+  assign \$194  = \port$17727$0 [22:19] == 1'h1;
   assign \$195  = \$193  & \$194 ;
-  assign \$196  = \port$17739$0 [15:0] > 10'h3ff;
+  assign \$196  = \port$17744$0 [15:0] > 10'h3ff;
   assign \$197  = \$195  & \$196 ;
-  assign \$198  = \port$17722$0 [2:0] == 2'h3;
-  assign \$199  = \port$17722$0 [22:19] == 1'h1;
+  assign \$198  = \port$17727$0 [2:0] == 2'h3;
+  assign \$199  = \port$17727$0 [22:19] == 1'h1;
   assign \$200  = \$198  & \$199 ;
-  assign \$201  = \port$17739$0 [31:16] > 10'h3ff;
+  assign \$201  = \port$17744$0 [31:16] > 10'h3ff;
   assign \$202  = \$200  & \$201 ;
-  assign \$203  = \port$17722$0 [2:0] == 3'h4;
-  assign \$204  = \port$17722$0 [22:19] == 1'h1;
+  assign \$203  = \port$17727$0 [2:0] == 3'h4;
+  assign \$204  = \port$17727$0 [22:19] == 1'h1;
   assign \$205  = \$203  & \$204 ;
-  assign \$206  = \port$17739$0 [15:0] > 10'h3ff;
-  assign \$207  = \port$17739$0 [15:0] != 16'hffff;
+  assign \$206  = \port$17744$0 [15:0] > 10'h3ff;
+  assign \$207  = \port$17744$0 [15:0] != 16'hffff;
   assign \$208  = \$206  & \$207 ;
   assign \$209  = \$205  & \$208 ;
-  assign \$210  = \port$17722$0 [2:0] == 3'h4;
-  assign \$211  = ! \port$17722$0 [22:19];
+  assign \$210  = \port$17727$0 [2:0] == 3'h4;
+  assign \$211  = ! \port$17727$0 [22:19];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$17739$0 [31:24] > 3'h7;
+  assign \$213  = \port$17744$0 [31:24] > 3'h7;
   assign \$214  = \$212  & \$213 ;
-  assign \$215  = \port$17722$0 [2:0] == 2'h3;
-  assign \$216  = \port$17722$0 [22:19] == 1'h1;
+  assign \$215  = \port$17727$0 [2:0] == 2'h3;
+  assign \$216  = \port$17727$0 [22:19] == 1'h1;
   assign \$217  = \$215  & \$216 ;
-  assign \$218  = \port$17739$0 [15:0] + \port$17739$0 [31:16];
+  assign \$218  = \port$17744$0 [15:0] + \port$17744$0 [31:16];
   assign \$219  = \$218  >= 11'h400;
   assign \$220  = \$217  & \$219 ;
-  assign \$221  = command & \port$17739$0 [0];
-  assign \$222  = \$221  & \port$17739$0 [1];
-  assign \$223  = command & \port$17739$0 [0];
-  assign \$224  = busy >> \port$17722$0 [5:3];
+  assign \$221  = command & \port$17744$0 [0];
+  assign \$222  = \$221  & \port$17744$0 [1];
+  assign \$223  = command & \port$17744$0 [0];
+  assign \$224  = busy >> \port$17727$0 [5:3];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = command & \port$17739$0 [1];
-  assign \$227  = clearing >> \port$17722$0 [5:3];
+  assign \$226  = command & \port$17744$0 [1];
+  assign \$227  = clearing >> \port$17727$0 [5:3];
   assign \$228  = \$226  & \$227 ;
-  assign \$229  = ! \port$17722$0 [2:0];
+  assign \$229  = ! \port$17727$0 [2:0];
   assign \$230  = ~ command;
   assign \$231  = \$229  & \$230 ;
-  assign \$232  = busy >> \port$17722$0 [5:3];
+  assign \$232  = busy >> \port$17727$0 [5:3];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$17722$0 [2:0] == 1'h1;
-  assign \$235  = ! \port$17722$0 [22:19];
+  assign \$234  = \port$17727$0 [2:0] == 1'h1;
+  assign \$235  = ! \port$17727$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$237  = \port$17739$0 [0] & \port$17739$0 [6];
+  assign \$237  = \port$17744$0 [0] & \port$17744$0 [6];
   assign \$238  = \$236  & \$237 ;
-  assign \$239  = busy >> \port$17739$0 [16:14];
+  assign \$239  = busy >> \port$17744$0 [16:14];
   assign \$240  = \$238  & \$239 ;
-  assign \$241  = \port$17722$0 [2:0] == 2'h2;
-  assign \$242  = ! \port$17722$0 [22:19];
+  assign \$241  = \port$17727$0 [2:0] == 2'h2;
+  assign \$242  = ! \port$17727$0 [22:19];
   assign \$243  = \$241  & \$242 ;
-  assign \$245  = busy >> \port$17739$0 [14:12];
+  assign \$245  = busy >> \port$17744$0 [14:12];
   assign \$246  = \$244  & \$245 ;
   assign \$247  = | refusal;
   assign \$248  = busy >> \read__data$38 ;
@@ -62211,10 +62259,10 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
   assign \$254  = \$247  | \$253 ;
   assign \$255  = command ? 5'h12 : 5'h08;
   assign \$256  = \$255  - 1'h1;
-  assign \$257  = \port$17739$0 [0] | \port$17739$0 [1];
+  assign \$257  = \port$17744$0 [0] | \port$17744$0 [1];
   assign \$258  = command & \$257 ;
-  assign \$259  = \port$17722$0 [2:0] == 3'h4;
-  assign \$260  = \port$17722$0 [2:0] == 2'h3;
+  assign \$259  = \port$17727$0 [2:0] == 3'h4;
+  assign \$260  = \port$17727$0 [2:0] == 2'h3;
   assign \$261  = \$259  | \$260 ;
   assign \$262  = | busy;
   assign \$263  = \$261  & \$262 ;
@@ -62222,61 +62270,61 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
   assign \$265  = left - 1'h1;
   assign \$266  = ! left;
   assign \$267  = act & command;
-  assign \$268  = \port$17739$0 [0] | \port$17739$0 [1];
+  assign \$268  = \port$17744$0 [0] | \port$17744$0 [1];
   assign \$269  = \$267  & \$268 ;
   assign \$270  = settle - 1'h1;
   assign \$271  = settle == 1'h1;
-  assign \$272  = ~ \port$17739$0 [0];
+  assign \$272  = ~ \port$17744$0 [0];
   assign \$273  = command & \$272 ;
-  assign \$274  = ~ \port$17739$0 [1];
+  assign \$274  = ~ \port$17744$0 [1];
   assign \$275  = \$273  & \$274 ;
   assign \$276  = ~ \$275 ;
   assign \$277  = act & \$276 ;
-  assign \$278  = ! \port$17722$0 [2:0];
-  assign \$279  = ! \port$17722$0 [22:19];
+  assign \$278  = ! \port$17727$0 [2:0];
+  assign \$279  = ! \port$17727$0 [22:19];
   assign command = \$278  & \$279 ;
-  assign \$280  = ! \port$17722$0 [2:0];
-  assign \$281  = \port$17722$0 [22:19] == 1'h1;
+  assign \$280  = ! \port$17727$0 [2:0];
+  assign \$281  = \port$17727$0 [22:19] == 1'h1;
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$17722$0 [2:0];
-  assign \$284  = \port$17722$0 [22:19] == 2'h3;
+  assign \$283  = ! \port$17727$0 [2:0];
+  assign \$284  = \port$17727$0 [22:19] == 2'h3;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$17722$0 [2:0];
-  assign \$287  = \port$17722$0 [22:19] == 3'h6;
+  assign \$286  = ! \port$17727$0 [2:0];
+  assign \$287  = \port$17727$0 [22:19] == 3'h6;
   assign \$288  = \$286  & \$287 ;
-  assign \$289  = ! \port$17722$0 [2:0];
-  assign \$290  = \port$17722$0 [22:19] == 2'h2;
+  assign \$289  = ! \port$17727$0 [2:0];
+  assign \$290  = \port$17727$0 [22:19] == 2'h2;
   assign \$291  = \$289  & \$290 ;
-  assign \$292  = ! \port$17722$0 [2:0];
-  assign \$293  = \port$17722$0 [22:19] == 3'h4;
+  assign \$292  = ! \port$17727$0 [2:0];
+  assign \$293  = \port$17727$0 [22:19] == 3'h4;
   assign \$294  = \$292  & \$293 ;
-  assign \$295  = ! \port$17722$0 [2:0];
-  assign \$296  = \port$17722$0 [22:19] == 3'h7;
+  assign \$295  = ! \port$17727$0 [2:0];
+  assign \$296  = \port$17727$0 [22:19] == 3'h7;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = now[1] ? \port$17722$0 [4:3] : now[3:2];
+  assign \$298  = now[1] ? \port$17727$0 [4:3] : now[3:2];
   assign \$299  = ranged[0] & ranged[1];
   assign \$300  = \$299  & command;
   assign \$301  = range_[30:16] > size;
   assign beyond = \$300  & \$301 ;
-  assign \$302  = \port$17722$0 [2:0] == 1'h1;
-  assign \$303  = ! \port$17722$0 [22:19];
+  assign \$302  = \port$17727$0 [2:0] == 1'h1;
+  assign \$303  = ! \port$17727$0 [22:19];
   assign \$304  = \$302  & \$303 ;
   assign \write__en$30  = act & \$304 ;
-  assign \$305  = \port$17722$0 [2:0] == 2'h2;
-  assign \$306  = ! \port$17722$0 [22:19];
+  assign \$305  = \port$17727$0 [2:0] == 2'h2;
+  assign \$306  = ! \port$17727$0 [22:19];
   assign \$307  = \$305  & \$306 ;
   assign \write__en$33  = act & \$307 ;
-  assign \$308  = \port$17739$0 [0] | \port$17739$0 [1];
+  assign \$308  = \port$17744$0 [0] | \port$17744$0 [1];
   assign \$309  = command & \$308 ;
-  assign \$310  = \port$17722$0 [2:0] == 3'h4;
-  assign \$311  = \port$17722$0 [2:0] == 2'h3;
+  assign \$310  = \port$17727$0 [2:0] == 3'h4;
+  assign \$311  = \port$17727$0 [2:0] == 2'h3;
   assign \$312  = \$310  | \$311 ;
   assign \$313  = | busy;
   assign \$314  = \$312  & \$313 ;
   assign \$315  = \$309  | \$314 ;
   assign \$316  = ~ refused;
   assign \$317  = act & command;
-  assign \$318  = \port$17739$0 [0] | \port$17739$0 [1];
+  assign \$318  = \port$17744$0 [0] | \port$17744$0 [1];
   assign \$319  = \$317  & \$318 ;
   assign \$320  = settle == 1'h1;
   assign \$321  = ! fsm_state;
@@ -62547,7 +62595,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
     \$341  = used_region;
     if (\write__en$30 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$17722$0 [6:3])
+      casez (\port$17727$0 [6:3])
         4'h0:
             \$341 [0] = \$49 ;
         4'h1:
@@ -62598,7 +62646,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
     \$343  = used_route;
     if (\write__en$33 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$17722$0 [5:3])
+      casez (\port$17727$0 [5:3])
         3'h0:
             \$343 [0] = 1'h1;
         3'h1:
@@ -62723,7 +62771,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$350  = { \port$17739$0 , \port$17722$0  };
+    \$350  = { \port$17744$0 , \port$17727$0  };
     if (rst) begin
       \$350  = 55'h00000000000000;
     end
@@ -62745,26 +62793,26 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
     if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     write__addr = 4'h0;
     if (\$282 ) begin
-      write__addr = { \port$17722$0 [4:3], 2'h0 };
+      write__addr = { \port$17727$0 [4:3], 2'h0 };
     end
     if (\$285 ) begin
-      write__addr = { \port$17722$0 [4:3], 2'h1 };
+      write__addr = { \port$17727$0 [4:3], 2'h1 };
     end
     if (\$288 ) begin
-      write__addr = { \port$17722$0 [4:3], 2'h2 };
+      write__addr = { \port$17727$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     write__data = 14'h0000;
     if (\$282 ) begin
-      write__data = \port$17739$0 [13:0];
+      write__data = \port$17744$0 [13:0];
     end
     if (\$285 ) begin
-      write__data = \port$17739$0 [13:0];
+      write__data = \port$17744$0 [13:0];
     end
     if (\$288 ) begin
-      write__data = \port$17739$0 [13:0];
+      write__data = \port$17744$0 [13:0];
     end
   end
   always @* begin
@@ -62784,26 +62832,26 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
     if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \write__addr$12  = 4'h0;
     if (\$291 ) begin
-      \write__addr$12  = { \port$17722$0 [4:3], 2'h0 };
+      \write__addr$12  = { \port$17727$0 [4:3], 2'h0 };
     end
     if (\$294 ) begin
-      \write__addr$12  = { \port$17722$0 [4:3], 2'h1 };
+      \write__addr$12  = { \port$17727$0 [4:3], 2'h1 };
     end
     if (\$297 ) begin
-      \write__addr$12  = { \port$17722$0 [4:3], 2'h2 };
+      \write__addr$12  = { \port$17727$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \write__data$47  = 14'h0000;
     if (\$291 ) begin
-      \write__data$47  = \port$17739$0 [13:0];
+      \write__data$47  = \port$17744$0 [13:0];
     end
     if (\$294 ) begin
-      \write__data$47  = \port$17739$0 [13:0];
+      \write__data$47  = \port$17744$0 [13:0];
     end
     if (\$297 ) begin
-      \write__data$47  = \port$17739$0 [13:0];
+      \write__data$47  = \port$17744$0 [13:0];
     end
   end
   always @* begin
@@ -62855,15 +62903,15 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
     endcase
   end
   assign place = { \$298 , now[6:5] };
-  assign i__payload = { \port$17739$0 , \port$17722$0  };
+  assign i__payload = { \port$17744$0 , \port$17727$0  };
   assign read__addr = { \$298 , now[6:5] };
   assign \read__addr$48  = { \$298 , now[6:5] };
-  assign \read__addr$49  = \port$17722$0 [6:3];
-  assign \write__addr$50  = \port$17722$0 [6:3];
-  assign \write__data$51  = \port$17739$0 [16:14];
-  assign \read__addr$52  = \port$17722$0 [5:3];
-  assign \write__addr$53  = \port$17722$0 [5:3];
-  assign \write__data$54  = \port$17739$0 [14:12];
+  assign \read__addr$49  = \port$17727$0 [6:3];
+  assign \write__addr$50  = \port$17727$0 [6:3];
+  assign \write__data$51  = \port$17744$0 [16:14];
+  assign \read__addr$52  = \port$17727$0 [5:3];
+  assign \write__addr$53  = \port$17727$0 [5:3];
+  assign \write__data$54  = \port$17744$0 [14:12];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -62900,10 +62948,10 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
   assign \now.own  = now[1];
   assign \now.plan  = now[4:2];
   assign \now.kind  = now[6:5];
-  assign \i__payload.table  = \port$17722$0 [2:0];
-  assign \i__payload.entry  = \port$17722$0 [18:3];
-  assign \i__payload.word  = \port$17722$0 [22:19];
-  assign \i__payload.data  = \port$17739$0 ;
+  assign \i__payload.table  = \port$17727$0 [2:0];
+  assign \i__payload.entry  = \port$17727$0 [18:3];
+  assign \i__payload.word  = \port$17727$0 [22:19];
+  assign \i__payload.data  = \port$17744$0 ;
   assign \came.valid  = came[0];
   assign \came.own  = came[1];
   assign \came.plan  = came[4:2];
@@ -62925,23 +62973,23 @@ module \t3_node_small.registers.guard (rst, status, \port$17722$0 , i__valid, \p
   assign \$111  = 32'd0;
   assign \$112  = 1'h0;
   assign \$113  = 1'h0;
-  assign \$117  = \port$17739$0 ;
+  assign \$117  = \port$17744$0 ;
   assign \$123  = 32'd0;
   assign \$124  = 1'h0;
   assign \$125  = 1'h0;
-  assign \$129  = \port$17739$0 ;
+  assign \$129  = \port$17744$0 ;
   assign \$145  = 32'd0;
   assign \$146  = 1'h0;
   assign \$147  = 1'h0;
-  assign \$151  = \port$17739$0 ;
+  assign \$151  = \port$17744$0 ;
   assign \$157  = 32'd0;
   assign \$158  = 1'h0;
   assign \$159  = 1'h0;
-  assign \$163  = \port$17739$0 ;
+  assign \$163  = \port$17744$0 ;
   assign \$169  = 32'd0;
   assign \$170  = 1'h0;
   assign \$171  = 1'h0;
-  assign \$175  = \port$17739$0 ;
+  assign \$175  = \port$17744$0 ;
   assign \$244  = \$243 ;
   assign \$250  = \$249 ;
 endmodule
@@ -63850,11 +63898,11 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   wire [6:0] \$419 ;
   wire \$42 ;
   wire \$43 ;
-  wire \$44 ;
-  wire \$45 ;
+  wire [7:0] \$44 ;
+  wire [7:0] \$45 ;
   wire \$46 ;
-  wire [7:0] \$47 ;
-  wire [7:0] \$48 ;
+  wire \$47 ;
+  wire \$48 ;
   wire [24:0] \$49 ;
   wire \$5 ;
   wire \$50 ;
@@ -64364,7 +64412,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   initial _1_ = 0;
 `endif
   always @(posedge clk) begin
-    _1_ <= \counts$190 [{ \$45 , \$44 , \$43 , step1[4:0] }];
+    _1_ <= \counts$190 [{ \$48 , \$47 , \$46 , step1[4:0] }];
   end
   assign count_read__data = _1_;
   (* no_rw_check = 32'd1 *)
@@ -64601,13 +64649,13 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   assign \$40  = \$signature__data$56 [5] & \$39 ;
   assign \$41  = \$signature__data$57 [4:0] == step1[9:5];
   assign \$42  = \$signature__data$57 [5] & \$41 ;
-  assign \$43  = | { hit[7], hit[5], hit[3], hit[1] };
-  assign \$44  = | { hit[7:6], hit[3:2] };
-  assign \$45  = | hit[7:4];
-  assign \$46  = peer2_1 & claims;
-  assign \$47  = \$46  ? at3 : 8'h00;
-  assign \$48  = ~ \$47 ;
-  assign free = may_take & \$48 ;
+  assign \$43  = peer2_1 & claims;
+  assign \$44  = \$43  ? at3 : 8'h00;
+  assign \$45  = ~ \$44 ;
+  assign free = may_take & \$45 ;
+  assign \$46  = | { hit[7], hit[5], hit[3], hit[1] };
+  assign \$47  = | { hit[7:6], hit[3:2] };
+  assign \$48  = | hit[7:4];
   assign \$49  = from_way ? way_left : other_left;
   assign now = same3_1 ? left4 : \$49 ;
   assign was_over = same3_1 ? over4 : over3;
@@ -64951,17 +64999,17 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   always @(posedge clk)
     step3 <= step2;
   always @(posedge clk)
-    told1 <= commit__payload;
-  always @(posedge clk)
-    told2 <= told1;
-  always @(posedge clk)
-    told3 <= told2;
-  always @(posedge clk)
     stamp1 <= stamp0;
   always @(posedge clk)
     stamp2 <= stamp1;
   always @(posedge clk)
     stamp3 <= stamp2;
+  always @(posedge clk)
+    told1 <= commit__payload;
+  always @(posedge clk)
+    told2 <= told1;
+  always @(posedge clk)
+    told3 <= told2;
   always @(posedge clk)
     walk_slot <= \$352 ;
   always @(posedge clk)
@@ -65624,7 +65672,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   assign peer0_1 = in_set1;
   assign peer0_2 = in_set2;
   assign peer0_3 = in_set3;
-  assign count_read__addr = { \$45 , \$44 , \$43 , step1[4:0] };
+  assign count_read__addr = { \$48 , \$47 , \$46 , step1[4:0] };
   assign command_read__addr = step2[9:0];
   assign \$signature__addr$89  = step3[4:0];
   assign \$signature__addr$93  = step3[4:0];
