@@ -125,7 +125,8 @@ FLOWS = {
                                 "--textcfg", f"{TOP}.config"],
         pack="ecppack", packing=_ecp5_packing, ending=".bit"),
     "ice40": Flow(
-        # Few enables: the eight cells of a tile share theirs, and a gate before a flip-flop costs nothing.
+        # Few enables: the eight cells of a tile share theirs, and a gate before a flip-flop costs
+        # nothing.
         synthesis="synth_ice40 -dsp -spram -dffe_min_ce_use 8", has_large_ram=True,
         # These chips have no LUT RAM.
         small="a:small_memory", constraints=".pcf", place="nextpnr-ice40",

@@ -105,9 +105,10 @@ class AddressMap(wiring.Component):
     Latency `latency` cycles; throughput one beat a cycle. If ``config.pipelined``, ``i.ready`` is a
     register: a beat that does not go on at ``o`` stops the stages behind it one cycle later, and one
     beat has a place aside meanwhile; if not, a beat is in one stage, and ``o`` follows from its
-    registers, from the memories of the regions, and from the plan as it is now. A beat is compared with the regions when it enters, and its plan is looked at
-    when it comes to ``o``: a beat that stands there keeps its answer, and a plan that changes
-    meanwhile is seen by the beats behind it.
+    registers, from the memories of the regions, and from the plan as it is now. A beat is compared
+    with the regions when it enters, and its plan is looked at when it comes to ``o``: if
+    ``config.pipelined``, a beat that stands there keeps its answer, and a plan that changes meanwhile
+    is seen by the beats behind it.
 
     Parameters
     ----------
@@ -167,8 +168,8 @@ class AddressMap(wiring.Component):
 
         # The stages before the head move while the spare place behind it is free, which a register
         # says; those after it while the answer goes on. A name ends in the number of the stage that
-        # its register belongs to; the head is stage 4. Not pipelined, there is stage 5 only, and the
-        # answer is what follows from it.
+        # its register belongs to; the head is stage 4. Not pipelined, there is stage 5 only, and
+        # the answer is what follows from it.
         move = Signal()
         go = Signal()
         full = Signal(5 if pipelined else 1)

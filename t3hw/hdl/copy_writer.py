@@ -27,7 +27,8 @@ class CopyWriter(wiring.Component):
     packet : In, stream of `remote_beat`
         Packets of the DMA engine; only address, data, strobe and last matter.
     request : Out, stream of `memory_request`
-        Untracked STOREs. Their source is ``LINK``, which a node without a link has no other use for.
+        Untracked STOREs. Their source is ``LINK``, for which a node without a link has no other
+        use.
     commit : In, stream of `commit`, always ready
         Commits of all sources.
     """

@@ -179,7 +179,8 @@ class MemoryController(wiring.Component):
                 memory.access.valid.eq(arbiter.o.valid),
                 access.write.eq(arbiter.o.payload.op != MemoryOp.READ),
                 *(access[name].eq(arbiter.o.payload[name])
-                  for name in ("dtype", "source", "tag", "last", "address", "data", "strobe", "tile")),
+                  for name in ("dtype", "source", "tag", "last", "address", "data", "strobe",
+                               "tile")),
                 arbiter.o.ready.eq(memory.access.ready),
                 self.clear.ready.eq(1),
                 self.error.valid.eq(memory.error.valid),

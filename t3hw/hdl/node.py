@@ -239,8 +239,8 @@ class Node(wiring.Component):
                          for plan in range(config.plans))),
             requests.end[0].valid.eq(controller.commit.valid & controller.commit.payload.tile.tracked),
             requests.end[0].plan.eq(controller.commit.payload.tile.plan),
-            plan_state.busy.eq(producer.busy | requests.busy | trigger.queued | commands.busy | begun
-                               | (ingress.busy if config.collective else 0)),
+            plan_state.busy.eq(producer.busy | requests.busy | trigger.queued | commands.busy
+                               | begun | (ingress.busy if config.collective else 0)),
         ]
 
         if config.monitoring:

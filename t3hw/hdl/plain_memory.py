@@ -19,7 +19,8 @@ class PlainMemory(wiring.Component):
     Accesses take effect in the order in which they come. Reads and writes share one address, so a
     memory with a single port is enough.
 
-    Latency from ``access`` to ``read`` or ``commit`` `latency` cycle; throughput one access a cycle.
+    Latency from ``access`` to ``read`` or ``commit`` `latency` cycle; throughput one access a
+    cycle.
 
     Parameters
     ----------
@@ -29,8 +30,8 @@ class PlainMemory(wiring.Component):
     Members
     -------
     access : In, stream of `memory_access`, always taken
-        What to do; ``add`` is ignored. Beyond the memory's size nothing is written, and the response
-        has ``error`` set; what such a read gives means nothing.
+        What to do; ``add`` is ignored. Beyond the memory's size nothing is written, and the
+        response has ``error`` set; what such a read gives means nothing.
     read : Out, stream of `read_beat`, always ready
         What reads found, in order.
     commit : Out, stream of `commit`, always ready
@@ -88,7 +89,8 @@ class PlainMemory(wiring.Component):
             failed.eq(self.access.valid & outside),
             result.error.eq(outside),
             result.bytes.eq(Mux(outside, 0, popcount(access.strobe))),
-            *(result[name].eq(access[name]) for name in ("source", "tag", "last", "address", "tile")),
+            *(result[name].eq(access[name])
+              for name in ("source", "tag", "last", "address", "tile")),
         ]
         m.d.comb += [
             self.commit.payload.eq(result),

@@ -188,9 +188,10 @@ class RegisterBlock(wiring.Component):
         for (name, key), value in reset_values(self._config).items():
             if name != "ERROR_STATUS":
                 width = REGISTERS[name].fields[key].width
+                width = min(width, most.get((name, key), (1 << width) - 1).bit_length())
+                # What may only be 0 is no signal: Verilog has none without bits.
                 held[name, key] = Signal(
-                    min(width, most.get((name, key), (1 << width) - 1).bit_length()),
-                    init=value, name=f"{name}_{key}".lower())
+                    width, init=value, name=f"{name}_{key}".lower()) if width else C(0, 1)
         m.d.comb += [
             self.policy.eq(held["CONTROL", "policy"]),
             self.hold.eq(held["CONTROL", "hold"]),
@@ -221,7 +222,8 @@ class RegisterBlock(wiring.Component):
             if REGISTERS[name].access == "rw":
                 with m.If(now):
                     for key in REGISTERS[name].fields:
-                        m.d.sync += held[name, key].eq(_field(name, key, word))
+                        if isinstance(held[name, key], Signal):
+                            m.d.sync += held[name, key].eq(_field(name, key, word))
 
         # Bits are cleared and set in one expression, and setting comes last: no event is lost.
         with m.If(written["ERROR_STATUS"]):

@@ -1,4 +1,4 @@
-"""A node without link, adders and first-touch map: it counts, triggers and copies, and says what it is."""
+"""A node without link, adders and first-touch map counts, triggers, copies, and says what it is."""
 
 import pytest
 from amaranth.sim import Simulator
