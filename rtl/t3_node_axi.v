@@ -33,10 +33,10 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   reg \$119 ;
   wire \$12 ;
   reg \$120 ;
-  reg \$121 ;
-  reg \$122 ;
-  reg [3:0] \$123 ;
-  reg [15:0] \$124 ;
+  reg [3:0] \$121 ;
+  reg [15:0] \$122 ;
+  reg \$123 ;
+  reg \$124 ;
   wire [3:0] \$125 ;
   wire [3:0] \$126 ;
   wire [4:0] \$127 ;
@@ -45,9 +45,11 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \$13 ;
   wire [29:0] \$130 ;
   wire [72:0] \$131 ;
+  wire [9:0] \$132 ;
+  wire [10:0] \$133 ;
   wire \$14 ;
   wire \$15 ;
-  wire [6:0] \$153 ;
+  wire [6:0] \$155 ;
   wire \$16 ;
   wire \$17 ;
   wire \$18 ;
@@ -163,20 +165,20 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [7:0] \ar__payload$133.len ;
   wire [2:0] \ar__payload$133.size ;
   wire [18:0] \ar__payload$133.user ;
-  wire [64:0] \ar__payload$154 ;
-  wire [31:0] \ar__payload$154.addr ;
-  wire [1:0] \ar__payload$154.burst ;
-  wire \ar__payload$154.id ;
-  wire [7:0] \ar__payload$154.len ;
-  wire [2:0] \ar__payload$154.size ;
-  wire [18:0] \ar__payload$154.user ;
+  wire [64:0] \ar__payload$148 ;
+  wire [31:0] \ar__payload$148.addr ;
+  wire [1:0] \ar__payload$148.burst ;
+  wire \ar__payload$148.id ;
+  wire [7:0] \ar__payload$148.len ;
+  wire [2:0] \ar__payload$148.size ;
+  wire [18:0] \ar__payload$148.user ;
   wire [19:0] \ar__payload.addr ;
   wire ar__ready;
   wire \ar__ready$135 ;
-  wire \ar__ready$156 ;
+  wire \ar__ready$150 ;
   wire ar__valid;
   wire \ar__valid$134 ;
-  wire \ar__valid$155 ;
+  wire \ar__valid$149 ;
   reg [3:0] armed = 4'h0;
   wire [19:0] aw__payload;
   wire [67:0] \aw__payload$124 ;
@@ -186,27 +188,27 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [7:0] \aw__payload$124.len ;
   wire [2:0] \aw__payload$124.size ;
   wire [18:0] \aw__payload$124.user ;
-  wire [64:0] \aw__payload$145 ;
-  wire [31:0] \aw__payload$145.addr ;
-  wire [1:0] \aw__payload$145.burst ;
-  wire \aw__payload$145.id ;
-  wire [7:0] \aw__payload$145.len ;
-  wire [2:0] \aw__payload$145.size ;
-  wire [18:0] \aw__payload$145.user ;
+  wire [64:0] \aw__payload$139 ;
+  wire [31:0] \aw__payload$139.addr ;
+  wire [1:0] \aw__payload$139.burst ;
+  wire \aw__payload$139.id ;
+  wire [7:0] \aw__payload$139.len ;
+  wire [2:0] \aw__payload$139.size ;
+  wire [18:0] \aw__payload$139.user ;
   wire [19:0] \aw__payload.addr ;
   wire aw__ready;
   wire \aw__ready$126 ;
-  wire \aw__ready$147 ;
+  wire \aw__ready$141 ;
   wire aw__valid;
   wire \aw__valid$125 ;
-  wire \aw__valid$146 ;
+  wire \aw__valid$140 ;
   wire [1:0] b__payload;
   wire [5:0] \b__payload$130 ;
   wire [3:0] \b__payload$130.id ;
   wire [1:0] \b__payload$130.resp ;
-  wire [2:0] \b__payload$151 ;
-  wire \b__payload$151.id ;
-  wire [1:0] \b__payload$151.resp ;
+  wire [2:0] \b__payload$145 ;
+  wire \b__payload$145.id ;
+  wire [1:0] \b__payload$145.resp ;
   wire [134:0] \b__payload$341 ;
   wire [31:0] \b__payload$341.address ;
   wire [63:0] \b__payload$341.data ;
@@ -222,31 +224,31 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [1:0] \b__payload.resp ;
   wire b__ready;
   wire \b__ready$132 ;
-  wire \b__ready$153 ;
+  wire \b__ready$147 ;
   wire \b__ready$344 ;
   wire b__valid;
   wire \b__valid$131 ;
-  wire \b__valid$152 ;
+  wire \b__valid$146 ;
   wire \b__valid$345 ;
   wire [3:0] begun;
   wire [223:0] block__payload;
-  wire [223:0] \block__payload$315 ;
-  wire [31:0] \block__payload$315.destination ;
-  wire [31:0] \block__payload$315.destination_pitch ;
-  wire [1:0] \block__payload$315.dtype ;
-  wire [3:0] \block__payload$315.epoch ;
-  wire \block__payload$315.first ;
-  wire \block__payload$315.last ;
-  wire [1:0] \block__payload$315.op ;
-  wire [1:0] \block__payload$315.plan ;
-  wire [23:0] \block__payload$315.row_bytes ;
-  wire [15:0] \block__payload$315.rows ;
-  wire [31:0] \block__payload$315.source ;
-  wire [31:0] \block__payload$315.source_pitch ;
-  wire [23:0] \block__payload$315.stamp ;
-  wire \block__payload$315.tracked ;
-  wire [2:0] \block__payload$315.wf ;
-  wire [15:0] \block__payload$315.wg ;
+  wire [223:0] \block__payload$285 ;
+  wire [31:0] \block__payload$285.destination ;
+  wire [31:0] \block__payload$285.destination_pitch ;
+  wire [1:0] \block__payload$285.dtype ;
+  wire [3:0] \block__payload$285.epoch ;
+  wire \block__payload$285.first ;
+  wire \block__payload$285.last ;
+  wire [1:0] \block__payload$285.op ;
+  wire [1:0] \block__payload$285.plan ;
+  wire [23:0] \block__payload$285.row_bytes ;
+  wire [15:0] \block__payload$285.rows ;
+  wire [31:0] \block__payload$285.source ;
+  wire [31:0] \block__payload$285.source_pitch ;
+  wire [23:0] \block__payload$285.stamp ;
+  wire \block__payload$285.tracked ;
+  wire [2:0] \block__payload$285.wf ;
+  wire [15:0] \block__payload$285.wg ;
   wire [31:0] \block__payload.destination ;
   wire [31:0] \block__payload.destination_pitch ;
   wire [1:0] \block__payload.dtype ;
@@ -264,9 +266,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [2:0] \block__payload.wf ;
   wire [15:0] \block__payload.wg ;
   wire block__ready;
-  wire \block__ready$318 ;
+  wire \block__ready$288 ;
   wire block__valid;
-  wire \block__valid$319 ;
+  wire \block__valid$289 ;
   wire [3:0] block_done__payload;
   wire \block_done__payload.error ;
   wire \block_done__payload.last ;
@@ -286,7 +288,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [3:0] busy;
   wire [3:0] \busy$378 ;
   wire [3:0] \busy$379 ;
-  wire [3:0] \busy$380 ;
+  wire [3:0] \busy$381 ;
   wire [3:0] \busy$382 ;
   wire [3:0] bytes;
   wire [88:0] clear__payload;
@@ -346,38 +348,38 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   input clk;
   wire clk;
   wire [1:0] command_done__payload;
-  wire [1:0] \command_done__payload$326 ;
-  wire [1:0] \command_done__payload$326.plan ;
+  wire [1:0] \command_done__payload$296 ;
+  wire [1:0] \command_done__payload$296.plan ;
   wire [1:0] \command_done__payload.plan ;
   wire command_done__valid;
-  wire \command_done__valid$328 ;
+  wire \command_done__valid$298 ;
   wire [74:0] commit__payload;
-  wire [74:0] \commit__payload$290 ;
-  wire [31:0] \commit__payload$290.address ;
-  wire [3:0] \commit__payload$290.bytes ;
-  wire \commit__payload$290.error ;
-  wire \commit__payload$290.last ;
-  wire [1:0] \commit__payload$290.source ;
-  wire [2:0] \commit__payload$290.tag ;
-  wire [31:0] \commit__payload$290.tile ;
-  wire [1:0] \commit__payload$290.tile.plan ;
-  wire [9:0] \commit__payload$290.tile.slot ;
-  wire \commit__payload$290.tile.tracked ;
-  wire [2:0] \commit__payload$290.tile.wf ;
-  wire [15:0] \commit__payload$290.tile.wg ;
-  wire [74:0] \commit__payload$293 ;
-  wire [31:0] \commit__payload$293.address ;
-  wire [3:0] \commit__payload$293.bytes ;
-  wire \commit__payload$293.error ;
-  wire \commit__payload$293.last ;
-  wire [1:0] \commit__payload$293.source ;
-  wire [2:0] \commit__payload$293.tag ;
-  wire [31:0] \commit__payload$293.tile ;
-  wire [1:0] \commit__payload$293.tile.plan ;
-  wire [9:0] \commit__payload$293.tile.slot ;
-  wire \commit__payload$293.tile.tracked ;
-  wire [2:0] \commit__payload$293.tile.wf ;
-  wire [15:0] \commit__payload$293.tile.wg ;
+  wire [74:0] \commit__payload$260 ;
+  wire [31:0] \commit__payload$260.address ;
+  wire [3:0] \commit__payload$260.bytes ;
+  wire \commit__payload$260.error ;
+  wire \commit__payload$260.last ;
+  wire [1:0] \commit__payload$260.source ;
+  wire [2:0] \commit__payload$260.tag ;
+  wire [31:0] \commit__payload$260.tile ;
+  wire [1:0] \commit__payload$260.tile.plan ;
+  wire [9:0] \commit__payload$260.tile.slot ;
+  wire \commit__payload$260.tile.tracked ;
+  wire [2:0] \commit__payload$260.tile.wf ;
+  wire [15:0] \commit__payload$260.tile.wg ;
+  wire [74:0] \commit__payload$263 ;
+  wire [31:0] \commit__payload$263.address ;
+  wire [3:0] \commit__payload$263.bytes ;
+  wire \commit__payload$263.error ;
+  wire \commit__payload$263.last ;
+  wire [1:0] \commit__payload$263.source ;
+  wire [2:0] \commit__payload$263.tag ;
+  wire [31:0] \commit__payload$263.tile ;
+  wire [1:0] \commit__payload$263.tile.plan ;
+  wire [9:0] \commit__payload$263.tile.slot ;
+  wire \commit__payload$263.tile.tracked ;
+  wire [2:0] \commit__payload$263.tile.wf ;
+  wire [15:0] \commit__payload$263.tile.wg ;
   wire [31:0] \commit__payload.address ;
   wire [3:0] \commit__payload.bytes ;
   wire \commit__payload.error ;
@@ -391,29 +393,29 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [2:0] \commit__payload.tile.wf ;
   wire [15:0] \commit__payload.tile.wg ;
   wire commit__valid;
-  wire \commit__valid$292 ;
-  wire \commit__valid$294 ;
+  wire \commit__valid$262 ;
+  wire \commit__valid$264 ;
   wire [164:0] compute__payload;
-  wire [164:0] \compute__payload$236 ;
-  wire [31:0] \compute__payload$236.address ;
-  wire [63:0] \compute__payload$236.data ;
-  wire [1:0] \compute__payload$236.dtype ;
-  wire \compute__payload$236.last ;
-  wire [1:0] \compute__payload$236.op ;
-  wire [1:0] \compute__payload$236.source ;
-  wire [7:0] \compute__payload$236.strobe ;
-  wire [2:0] \compute__payload$236.tag ;
-  wire [31:0] \compute__payload$236.tile ;
-  wire [1:0] \compute__payload$236.tile.plan ;
-  wire [9:0] \compute__payload$236.tile.slot ;
-  wire \compute__payload$236.tile.tracked ;
-  wire [2:0] \compute__payload$236.tile.wf ;
-  wire [15:0] \compute__payload$236.tile.wg ;
-  wire [18:0] \compute__payload$236.touch ;
-  wire \compute__payload$236.touch.enable ;
-  wire [15:0] \compute__payload$236.touch.index ;
-  wire \compute__payload$236.touch.parity ;
-  wire \compute__payload$236.touch.writer ;
+  wire [164:0] \compute__payload$212 ;
+  wire [31:0] \compute__payload$212.address ;
+  wire [63:0] \compute__payload$212.data ;
+  wire [1:0] \compute__payload$212.dtype ;
+  wire \compute__payload$212.last ;
+  wire [1:0] \compute__payload$212.op ;
+  wire [1:0] \compute__payload$212.source ;
+  wire [7:0] \compute__payload$212.strobe ;
+  wire [2:0] \compute__payload$212.tag ;
+  wire [31:0] \compute__payload$212.tile ;
+  wire [1:0] \compute__payload$212.tile.plan ;
+  wire [9:0] \compute__payload$212.tile.slot ;
+  wire \compute__payload$212.tile.tracked ;
+  wire [2:0] \compute__payload$212.tile.wf ;
+  wire [15:0] \compute__payload$212.tile.wg ;
+  wire [18:0] \compute__payload$212.touch ;
+  wire \compute__payload$212.touch.enable ;
+  wire [15:0] \compute__payload$212.touch.index ;
+  wire \compute__payload$212.touch.parity ;
+  wire \compute__payload$212.touch.writer ;
   wire [31:0] \compute__payload.address ;
   wire [63:0] \compute__payload.data ;
   wire [1:0] \compute__payload.dtype ;
@@ -434,11 +436,11 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \compute__payload.touch.parity ;
   wire \compute__payload.touch.writer ;
   wire compute__ready;
-  wire \compute__ready$238 ;
+  wire \compute__ready$214 ;
   wire compute__valid;
-  wire \compute__valid$240 ;
+  wire \compute__valid$216 ;
   wire credit;
-  wire \credit$161 ;
+  wire \credit$306 ;
   wire [23:0] cycle;
   wire [23:0] \cycle$415 ;
   wire [67:0] data__payload;
@@ -605,51 +607,51 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [15:0] \error__5__payload.tile.wg ;
   wire error__5__valid;
   wire [67:0] error__payload;
-  wire [67:0] \error__payload$216 ;
-  wire [31:0] \error__payload$216.address ;
-  wire [3:0] \error__payload$216.cause ;
-  wire [31:0] \error__payload$216.tile ;
-  wire [1:0] \error__payload$216.tile.plan ;
-  wire [9:0] \error__payload$216.tile.slot ;
-  wire \error__payload$216.tile.tracked ;
-  wire [2:0] \error__payload$216.tile.wf ;
-  wire [15:0] \error__payload$216.tile.wg ;
-  wire [67:0] \error__payload$220 ;
-  wire [31:0] \error__payload$220.address ;
-  wire [3:0] \error__payload$220.cause ;
-  wire [31:0] \error__payload$220.tile ;
-  wire [1:0] \error__payload$220.tile.plan ;
-  wire [9:0] \error__payload$220.tile.slot ;
-  wire \error__payload$220.tile.tracked ;
-  wire [2:0] \error__payload$220.tile.wf ;
-  wire [15:0] \error__payload$220.tile.wg ;
-  wire [67:0] \error__payload$224 ;
-  wire [31:0] \error__payload$224.address ;
-  wire [3:0] \error__payload$224.cause ;
-  wire [31:0] \error__payload$224.tile ;
-  wire [1:0] \error__payload$224.tile.plan ;
-  wire [9:0] \error__payload$224.tile.slot ;
-  wire \error__payload$224.tile.tracked ;
-  wire [2:0] \error__payload$224.tile.wf ;
-  wire [15:0] \error__payload$224.tile.wg ;
-  wire [67:0] \error__payload$228 ;
-  wire [31:0] \error__payload$228.address ;
-  wire [3:0] \error__payload$228.cause ;
-  wire [31:0] \error__payload$228.tile ;
-  wire [1:0] \error__payload$228.tile.plan ;
-  wire [9:0] \error__payload$228.tile.slot ;
-  wire \error__payload$228.tile.tracked ;
-  wire [2:0] \error__payload$228.tile.wf ;
-  wire [15:0] \error__payload$228.tile.wg ;
-  wire [67:0] \error__payload$232 ;
-  wire [31:0] \error__payload$232.address ;
-  wire [3:0] \error__payload$232.cause ;
-  wire [31:0] \error__payload$232.tile ;
-  wire [1:0] \error__payload$232.tile.plan ;
-  wire [9:0] \error__payload$232.tile.slot ;
-  wire \error__payload$232.tile.tracked ;
-  wire [2:0] \error__payload$232.tile.wf ;
-  wire [15:0] \error__payload$232.tile.wg ;
+  wire [67:0] \error__payload$192 ;
+  wire [31:0] \error__payload$192.address ;
+  wire [3:0] \error__payload$192.cause ;
+  wire [31:0] \error__payload$192.tile ;
+  wire [1:0] \error__payload$192.tile.plan ;
+  wire [9:0] \error__payload$192.tile.slot ;
+  wire \error__payload$192.tile.tracked ;
+  wire [2:0] \error__payload$192.tile.wf ;
+  wire [15:0] \error__payload$192.tile.wg ;
+  wire [67:0] \error__payload$196 ;
+  wire [31:0] \error__payload$196.address ;
+  wire [3:0] \error__payload$196.cause ;
+  wire [31:0] \error__payload$196.tile ;
+  wire [1:0] \error__payload$196.tile.plan ;
+  wire [9:0] \error__payload$196.tile.slot ;
+  wire \error__payload$196.tile.tracked ;
+  wire [2:0] \error__payload$196.tile.wf ;
+  wire [15:0] \error__payload$196.tile.wg ;
+  wire [67:0] \error__payload$200 ;
+  wire [31:0] \error__payload$200.address ;
+  wire [3:0] \error__payload$200.cause ;
+  wire [31:0] \error__payload$200.tile ;
+  wire [1:0] \error__payload$200.tile.plan ;
+  wire [9:0] \error__payload$200.tile.slot ;
+  wire \error__payload$200.tile.tracked ;
+  wire [2:0] \error__payload$200.tile.wf ;
+  wire [15:0] \error__payload$200.tile.wg ;
+  wire [67:0] \error__payload$204 ;
+  wire [31:0] \error__payload$204.address ;
+  wire [3:0] \error__payload$204.cause ;
+  wire [31:0] \error__payload$204.tile ;
+  wire [1:0] \error__payload$204.tile.plan ;
+  wire [9:0] \error__payload$204.tile.slot ;
+  wire \error__payload$204.tile.tracked ;
+  wire [2:0] \error__payload$204.tile.wf ;
+  wire [15:0] \error__payload$204.tile.wg ;
+  wire [67:0] \error__payload$208 ;
+  wire [31:0] \error__payload$208.address ;
+  wire [3:0] \error__payload$208.cause ;
+  wire [31:0] \error__payload$208.tile ;
+  wire [1:0] \error__payload$208.tile.plan ;
+  wire [9:0] \error__payload$208.tile.slot ;
+  wire \error__payload$208.tile.tracked ;
+  wire [2:0] \error__payload$208.tile.wf ;
+  wire [15:0] \error__payload$208.tile.wg ;
   wire [31:0] \error__payload.address ;
   wire [3:0] \error__payload.cause ;
   wire [31:0] \error__payload.tile ;
@@ -659,11 +661,11 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [2:0] \error__payload.tile.wf ;
   wire [15:0] \error__payload.tile.wg ;
   wire error__valid;
-  wire \error__valid$218 ;
-  wire \error__valid$222 ;
-  wire \error__valid$226 ;
-  wire \error__valid$230 ;
-  wire \error__valid$234 ;
+  wire \error__valid$194 ;
+  wire \error__valid$198 ;
+  wire \error__valid$202 ;
+  wire \error__valid$206 ;
+  wire \error__valid$210 ;
   wire [54:0] events;
   wire [13:0] \events$423 ;
   wire [3:0] \events$423.read_bytes ;
@@ -671,17 +673,17 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [3:0] \events$423.remote_bytes ;
   wire [3:0] \events$423.write_bytes ;
   wire \events$423.write_stall ;
-  wire [7:0] \events$424 ;
-  wire [3:0] \events$424.store_bytes ;
-  wire [3:0] \events$424.update_bytes ;
-  wire [6:0] \events$426 ;
-  wire \events$426.access ;
-  wire \events$426.communication_hold ;
-  wire \events$426.communication_issue ;
-  wire \events$426.communication_stall ;
-  wire \events$426.compute_issue ;
-  wire \events$426.compute_stall ;
-  wire \events$426.forced ;
+  wire [6:0] \events$425 ;
+  wire \events$425.access ;
+  wire \events$425.communication_hold ;
+  wire \events$425.communication_issue ;
+  wire \events$425.communication_stall ;
+  wire \events$425.compute_issue ;
+  wire \events$425.compute_stall ;
+  wire \events$425.forced ;
+  wire [7:0] \events$433 ;
+  wire [3:0] \events$433.store_bytes ;
+  wire [3:0] \events$433.update_bytes ;
   reg [54:0] \events$440  = 55'h00000000000000;
   wire \events$440.commands_fired ;
   wire \events$440.commits ;
@@ -758,21 +760,21 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \events.tiles_full ;
   wire \events.tx_words ;
   wire [49:0] fire__payload;
-  wire [49:0] \fire__payload$303 ;
-  wire [10:0] \fire__payload$303.count ;
-  wire [9:0] \fire__payload$303.first ;
-  wire [1:0] \fire__payload$303.plan ;
-  wire [2:0] \fire__payload$303.route ;
-  wire [23:0] \fire__payload$303.stamp ;
+  wire [49:0] \fire__payload$273 ;
+  wire [10:0] \fire__payload$273.count ;
+  wire [9:0] \fire__payload$273.first ;
+  wire [1:0] \fire__payload$273.plan ;
+  wire [2:0] \fire__payload$273.route ;
+  wire [23:0] \fire__payload$273.stamp ;
   wire [10:0] \fire__payload.count ;
   wire [9:0] \fire__payload.first ;
   wire [1:0] \fire__payload.plan ;
   wire [2:0] \fire__payload.route ;
   wire [23:0] \fire__payload.stamp ;
   wire fire__ready;
-  wire \fire__ready$308 ;
+  wire \fire__ready$278 ;
   wire fire__valid;
-  wire \fire__valid$305 ;
+  wire \fire__valid$275 ;
   wire [23:0] first_read__payload;
   wire [23:0] \first_read__payload$419 ;
   wire [23:0] \first_read__payload$419.stamp ;
@@ -785,33 +787,33 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [15:0] \fixed_threshold$388 ;
   wire [15:0] fraction;
   wire [51:0] full__payload;
-  wire [51:0] \full__payload$296 ;
-  wire [15:0] \full__payload$296.command ;
-  wire [1:0] \full__payload$296.plan ;
-  wire [9:0] \full__payload$296.slot ;
-  wire [23:0] \full__payload$296.stamp ;
-  wire [51:0] \full__payload$299 ;
-  wire [15:0] \full__payload$299.command ;
-  wire [1:0] \full__payload$299.plan ;
-  wire [9:0] \full__payload$299.slot ;
-  wire [23:0] \full__payload$299.stamp ;
+  wire [51:0] \full__payload$266 ;
+  wire [15:0] \full__payload$266.command ;
+  wire [1:0] \full__payload$266.plan ;
+  wire [9:0] \full__payload$266.slot ;
+  wire [23:0] \full__payload$266.stamp ;
+  wire [51:0] \full__payload$269 ;
+  wire [15:0] \full__payload$269.command ;
+  wire [1:0] \full__payload$269.plan ;
+  wire [9:0] \full__payload$269.slot ;
+  wire [23:0] \full__payload$269.stamp ;
   wire [15:0] \full__payload.command ;
   wire [1:0] \full__payload.plan ;
   wire [9:0] \full__payload.slot ;
   wire [23:0] \full__payload.stamp ;
   wire full__valid;
-  wire \full__valid$298 ;
-  wire \full__valid$300 ;
+  wire \full__valid$268 ;
+  wire \full__valid$270 ;
   wire [15:0] header_fraction;
   wire [15:0] header_interval;
   wire [8:0] high_water;
   wire hold;
   wire [31:0] hold_timeout;
-  wire [31:0] \hold_timeout$180 ;
+  wire [31:0] \hold_timeout$318 ;
   wire holding;
-  wire \holding$182 ;
+  wire \holding$320 ;
   wire [1:0] holding_plan;
-  wire [1:0] \holding_plan$184 ;
+  wire [1:0] \holding_plan$322 ;
   wire [164:0] i__0__payload;
   wire [31:0] \i__0__payload.address ;
   wire [63:0] \i__0__payload.data ;
@@ -857,26 +859,26 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire i__1__ready;
   wire i__1__valid;
   wire [35:0] i__payload;
-  wire [32:0] \i__payload$269 ;
-  wire [31:0] \i__payload$269.address ;
-  wire \i__payload$269.last ;
-  wire [223:0] \i__payload$309 ;
-  wire [31:0] \i__payload$309.destination ;
-  wire [31:0] \i__payload$309.destination_pitch ;
-  wire [1:0] \i__payload$309.dtype ;
-  wire [3:0] \i__payload$309.epoch ;
-  wire \i__payload$309.first ;
-  wire \i__payload$309.last ;
-  wire [1:0] \i__payload$309.op ;
-  wire [1:0] \i__payload$309.plan ;
-  wire [23:0] \i__payload$309.row_bytes ;
-  wire [15:0] \i__payload$309.rows ;
-  wire [31:0] \i__payload$309.source ;
-  wire [31:0] \i__payload$309.source_pitch ;
-  wire [23:0] \i__payload$309.stamp ;
-  wire \i__payload$309.tracked ;
-  wire [2:0] \i__payload$309.wf ;
-  wire [15:0] \i__payload$309.wg ;
+  wire [32:0] \i__payload$239 ;
+  wire [31:0] \i__payload$239.address ;
+  wire \i__payload$239.last ;
+  wire [223:0] \i__payload$279 ;
+  wire [31:0] \i__payload$279.destination ;
+  wire [31:0] \i__payload$279.destination_pitch ;
+  wire [1:0] \i__payload$279.dtype ;
+  wire [3:0] \i__payload$279.epoch ;
+  wire \i__payload$279.first ;
+  wire \i__payload$279.last ;
+  wire [1:0] \i__payload$279.op ;
+  wire [1:0] \i__payload$279.plan ;
+  wire [23:0] \i__payload$279.row_bytes ;
+  wire [15:0] \i__payload$279.rows ;
+  wire [31:0] \i__payload$279.source ;
+  wire [31:0] \i__payload$279.source_pitch ;
+  wire [23:0] \i__payload$279.stamp ;
+  wire \i__payload$279.tracked ;
+  wire [2:0] \i__payload$279.wf ;
+  wire [15:0] \i__payload$279.wg ;
   wire [134:0] \i__payload$329 ;
   wire [31:0] \i__payload$329.address ;
   wire [63:0] \i__payload$329.data ;
@@ -892,12 +894,12 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [31:0] \i__payload.address ;
   wire [3:0] \i__payload.beats ;
   wire i__ready;
-  wire \i__ready$262 ;
-  wire \i__ready$312 ;
+  wire \i__ready$232 ;
+  wire \i__ready$282 ;
   wire \i__ready$332 ;
   wire i__valid;
-  wire \i__valid$259 ;
-  wire \i__valid$313 ;
+  wire \i__valid$229 ;
+  wire \i__valid$283 ;
   wire \i__valid$333 ;
   wire [164:0] ingress__payload;
   wire [31:0] \ingress__payload.address ;
@@ -928,13 +930,13 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \intensity.measuring ;
   wire [15:0] \intensity.threshold ;
   wire interrupt;
-  wire \interrupt$190 ;
+  wire \interrupt$166 ;
   wire [15:0] interval;
   output irq;
   wire irq;
-  wire \irq$162 ;
+  wire \irq$154 ;
   wire [15:0] latency;
-  wire [15:0] \latency$169 ;
+  wire [15:0] \latency$307 ;
   wire [39:0] levels;
   wire [10:0] \levels.overflow_high_water ;
   wire [10:0] \levels.overflow_occupancy ;
@@ -1029,46 +1031,46 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire m_axi_wvalid;
   wire [15:0] memory_latency;
   wire [35:0] o__payload;
-  wire [32:0] \o__payload$270 ;
-  wire [31:0] \o__payload$270.address ;
-  wire \o__payload$270.last ;
-  wire [164:0] \o__payload$278 ;
-  wire [31:0] \o__payload$278.address ;
-  wire [63:0] \o__payload$278.data ;
-  wire [1:0] \o__payload$278.dtype ;
-  wire \o__payload$278.last ;
-  wire [1:0] \o__payload$278.op ;
-  wire [1:0] \o__payload$278.source ;
-  wire [7:0] \o__payload$278.strobe ;
-  wire [2:0] \o__payload$278.tag ;
-  wire [31:0] \o__payload$278.tile ;
-  wire [1:0] \o__payload$278.tile.plan ;
-  wire [9:0] \o__payload$278.tile.slot ;
-  wire \o__payload$278.tile.tracked ;
-  wire [2:0] \o__payload$278.tile.wf ;
-  wire [15:0] \o__payload$278.tile.wg ;
-  wire [18:0] \o__payload$278.touch ;
-  wire \o__payload$278.touch.enable ;
-  wire [15:0] \o__payload$278.touch.index ;
-  wire \o__payload$278.touch.parity ;
-  wire \o__payload$278.touch.writer ;
-  wire [223:0] \o__payload$316 ;
-  wire [31:0] \o__payload$316.destination ;
-  wire [31:0] \o__payload$316.destination_pitch ;
-  wire [1:0] \o__payload$316.dtype ;
-  wire [3:0] \o__payload$316.epoch ;
-  wire \o__payload$316.first ;
-  wire \o__payload$316.last ;
-  wire [1:0] \o__payload$316.op ;
-  wire [1:0] \o__payload$316.plan ;
-  wire [23:0] \o__payload$316.row_bytes ;
-  wire [15:0] \o__payload$316.rows ;
-  wire [31:0] \o__payload$316.source ;
-  wire [31:0] \o__payload$316.source_pitch ;
-  wire [23:0] \o__payload$316.stamp ;
-  wire \o__payload$316.tracked ;
-  wire [2:0] \o__payload$316.wf ;
-  wire [15:0] \o__payload$316.wg ;
+  wire [32:0] \o__payload$240 ;
+  wire [31:0] \o__payload$240.address ;
+  wire \o__payload$240.last ;
+  wire [164:0] \o__payload$248 ;
+  wire [31:0] \o__payload$248.address ;
+  wire [63:0] \o__payload$248.data ;
+  wire [1:0] \o__payload$248.dtype ;
+  wire \o__payload$248.last ;
+  wire [1:0] \o__payload$248.op ;
+  wire [1:0] \o__payload$248.source ;
+  wire [7:0] \o__payload$248.strobe ;
+  wire [2:0] \o__payload$248.tag ;
+  wire [31:0] \o__payload$248.tile ;
+  wire [1:0] \o__payload$248.tile.plan ;
+  wire [9:0] \o__payload$248.tile.slot ;
+  wire \o__payload$248.tile.tracked ;
+  wire [2:0] \o__payload$248.tile.wf ;
+  wire [15:0] \o__payload$248.tile.wg ;
+  wire [18:0] \o__payload$248.touch ;
+  wire \o__payload$248.touch.enable ;
+  wire [15:0] \o__payload$248.touch.index ;
+  wire \o__payload$248.touch.parity ;
+  wire \o__payload$248.touch.writer ;
+  wire [223:0] \o__payload$286 ;
+  wire [31:0] \o__payload$286.destination ;
+  wire [31:0] \o__payload$286.destination_pitch ;
+  wire [1:0] \o__payload$286.dtype ;
+  wire [3:0] \o__payload$286.epoch ;
+  wire \o__payload$286.first ;
+  wire \o__payload$286.last ;
+  wire [1:0] \o__payload$286.op ;
+  wire [1:0] \o__payload$286.plan ;
+  wire [23:0] \o__payload$286.row_bytes ;
+  wire [15:0] \o__payload$286.rows ;
+  wire [31:0] \o__payload$286.source ;
+  wire [31:0] \o__payload$286.source_pitch ;
+  wire [23:0] \o__payload$286.stamp ;
+  wire \o__payload$286.tracked ;
+  wire [2:0] \o__payload$286.wf ;
+  wire [15:0] \o__payload$286.wg ;
   wire [134:0] \o__payload$336 ;
   wire [31:0] \o__payload$336.address ;
   wire [63:0] \o__payload$336.data ;
@@ -1096,15 +1098,15 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [31:0] \o__payload.address ;
   wire [3:0] \o__payload.beats ;
   wire o__ready;
-  wire \o__ready$265 ;
-  wire \o__ready$279 ;
-  wire \o__ready$317 ;
+  wire \o__ready$235 ;
+  wire \o__ready$249 ;
+  wire \o__ready$287 ;
   wire \o__ready$337 ;
   wire \o__ready$349 ;
   wire o__valid;
-  wire \o__valid$264 ;
-  wire \o__valid$282 ;
-  wire \o__valid$320 ;
+  wire \o__valid$234 ;
+  wire \o__valid$252 ;
+  wire \o__valid$290 ;
   wire \o__valid$340 ;
   wire \o__valid$352 ;
   wire [8:0] occupancy;
@@ -1127,111 +1129,111 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire packet__valid;
   wire [3:0] plan_done;
   wire [99:0] plans;
-  wire [99:0] \plans$206 ;
-  wire [24:0] \plans$206[0] ;
-  wire \plans$206[0].armed ;
-  wire [3:0] \plans$206[0].epoch ;
-  wire [9:0] \plans$206[0].first_tile ;
-  wire [9:0] \plans$206[0].last_tile ;
-  wire [24:0] \plans$206[1] ;
-  wire \plans$206[1].armed ;
-  wire [3:0] \plans$206[1].epoch ;
-  wire [9:0] \plans$206[1].first_tile ;
-  wire [9:0] \plans$206[1].last_tile ;
-  wire [24:0] \plans$206[2] ;
-  wire \plans$206[2].armed ;
-  wire [3:0] \plans$206[2].epoch ;
-  wire [9:0] \plans$206[2].first_tile ;
-  wire [9:0] \plans$206[2].last_tile ;
-  wire [24:0] \plans$206[3] ;
-  wire \plans$206[3].armed ;
-  wire [3:0] \plans$206[3].epoch ;
-  wire [9:0] \plans$206[3].first_tile ;
-  wire [9:0] \plans$206[3].last_tile ;
-  wire [99:0] \plans$207 ;
-  wire [24:0] \plans$207[0] ;
-  wire \plans$207[0].armed ;
-  wire [3:0] \plans$207[0].epoch ;
-  wire [9:0] \plans$207[0].first_tile ;
-  wire [9:0] \plans$207[0].last_tile ;
-  wire [24:0] \plans$207[1] ;
-  wire \plans$207[1].armed ;
-  wire [3:0] \plans$207[1].epoch ;
-  wire [9:0] \plans$207[1].first_tile ;
-  wire [9:0] \plans$207[1].last_tile ;
-  wire [24:0] \plans$207[2] ;
-  wire \plans$207[2].armed ;
-  wire [3:0] \plans$207[2].epoch ;
-  wire [9:0] \plans$207[2].first_tile ;
-  wire [9:0] \plans$207[2].last_tile ;
-  wire [24:0] \plans$207[3] ;
-  wire \plans$207[3].armed ;
-  wire [3:0] \plans$207[3].epoch ;
-  wire [9:0] \plans$207[3].first_tile ;
-  wire [9:0] \plans$207[3].last_tile ;
-  wire [99:0] \plans$208 ;
-  wire [24:0] \plans$208[0] ;
-  wire \plans$208[0].armed ;
-  wire [3:0] \plans$208[0].epoch ;
-  wire [9:0] \plans$208[0].first_tile ;
-  wire [9:0] \plans$208[0].last_tile ;
-  wire [24:0] \plans$208[1] ;
-  wire \plans$208[1].armed ;
-  wire [3:0] \plans$208[1].epoch ;
-  wire [9:0] \plans$208[1].first_tile ;
-  wire [9:0] \plans$208[1].last_tile ;
-  wire [24:0] \plans$208[2] ;
-  wire \plans$208[2].armed ;
-  wire [3:0] \plans$208[2].epoch ;
-  wire [9:0] \plans$208[2].first_tile ;
-  wire [9:0] \plans$208[2].last_tile ;
-  wire [24:0] \plans$208[3] ;
-  wire \plans$208[3].armed ;
-  wire [3:0] \plans$208[3].epoch ;
-  wire [9:0] \plans$208[3].first_tile ;
-  wire [9:0] \plans$208[3].last_tile ;
-  wire [99:0] \plans$209 ;
-  wire [24:0] \plans$209[0] ;
-  wire \plans$209[0].armed ;
-  wire [3:0] \plans$209[0].epoch ;
-  wire [9:0] \plans$209[0].first_tile ;
-  wire [9:0] \plans$209[0].last_tile ;
-  wire [24:0] \plans$209[1] ;
-  wire \plans$209[1].armed ;
-  wire [3:0] \plans$209[1].epoch ;
-  wire [9:0] \plans$209[1].first_tile ;
-  wire [9:0] \plans$209[1].last_tile ;
-  wire [24:0] \plans$209[2] ;
-  wire \plans$209[2].armed ;
-  wire [3:0] \plans$209[2].epoch ;
-  wire [9:0] \plans$209[2].first_tile ;
-  wire [9:0] \plans$209[2].last_tile ;
-  wire [24:0] \plans$209[3] ;
-  wire \plans$209[3].armed ;
-  wire [3:0] \plans$209[3].epoch ;
-  wire [9:0] \plans$209[3].first_tile ;
-  wire [9:0] \plans$209[3].last_tile ;
-  wire [99:0] \plans$210 ;
-  wire [24:0] \plans$210[0] ;
-  wire \plans$210[0].armed ;
-  wire [3:0] \plans$210[0].epoch ;
-  wire [9:0] \plans$210[0].first_tile ;
-  wire [9:0] \plans$210[0].last_tile ;
-  wire [24:0] \plans$210[1] ;
-  wire \plans$210[1].armed ;
-  wire [3:0] \plans$210[1].epoch ;
-  wire [9:0] \plans$210[1].first_tile ;
-  wire [9:0] \plans$210[1].last_tile ;
-  wire [24:0] \plans$210[2] ;
-  wire \plans$210[2].armed ;
-  wire [3:0] \plans$210[2].epoch ;
-  wire [9:0] \plans$210[2].first_tile ;
-  wire [9:0] \plans$210[2].last_tile ;
-  wire [24:0] \plans$210[3] ;
-  wire \plans$210[3].armed ;
-  wire [3:0] \plans$210[3].epoch ;
-  wire [9:0] \plans$210[3].first_tile ;
-  wire [9:0] \plans$210[3].last_tile ;
+  wire [99:0] \plans$172 ;
+  wire [24:0] \plans$172[0] ;
+  wire \plans$172[0].armed ;
+  wire [3:0] \plans$172[0].epoch ;
+  wire [9:0] \plans$172[0].first_tile ;
+  wire [9:0] \plans$172[0].last_tile ;
+  wire [24:0] \plans$172[1] ;
+  wire \plans$172[1].armed ;
+  wire [3:0] \plans$172[1].epoch ;
+  wire [9:0] \plans$172[1].first_tile ;
+  wire [9:0] \plans$172[1].last_tile ;
+  wire [24:0] \plans$172[2] ;
+  wire \plans$172[2].armed ;
+  wire [3:0] \plans$172[2].epoch ;
+  wire [9:0] \plans$172[2].first_tile ;
+  wire [9:0] \plans$172[2].last_tile ;
+  wire [24:0] \plans$172[3] ;
+  wire \plans$172[3].armed ;
+  wire [3:0] \plans$172[3].epoch ;
+  wire [9:0] \plans$172[3].first_tile ;
+  wire [9:0] \plans$172[3].last_tile ;
+  wire [99:0] \plans$175 ;
+  wire [24:0] \plans$175[0] ;
+  wire \plans$175[0].armed ;
+  wire [3:0] \plans$175[0].epoch ;
+  wire [9:0] \plans$175[0].first_tile ;
+  wire [9:0] \plans$175[0].last_tile ;
+  wire [24:0] \plans$175[1] ;
+  wire \plans$175[1].armed ;
+  wire [3:0] \plans$175[1].epoch ;
+  wire [9:0] \plans$175[1].first_tile ;
+  wire [9:0] \plans$175[1].last_tile ;
+  wire [24:0] \plans$175[2] ;
+  wire \plans$175[2].armed ;
+  wire [3:0] \plans$175[2].epoch ;
+  wire [9:0] \plans$175[2].first_tile ;
+  wire [9:0] \plans$175[2].last_tile ;
+  wire [24:0] \plans$175[3] ;
+  wire \plans$175[3].armed ;
+  wire [3:0] \plans$175[3].epoch ;
+  wire [9:0] \plans$175[3].first_tile ;
+  wire [9:0] \plans$175[3].last_tile ;
+  wire [99:0] \plans$178 ;
+  wire [24:0] \plans$178[0] ;
+  wire \plans$178[0].armed ;
+  wire [3:0] \plans$178[0].epoch ;
+  wire [9:0] \plans$178[0].first_tile ;
+  wire [9:0] \plans$178[0].last_tile ;
+  wire [24:0] \plans$178[1] ;
+  wire \plans$178[1].armed ;
+  wire [3:0] \plans$178[1].epoch ;
+  wire [9:0] \plans$178[1].first_tile ;
+  wire [9:0] \plans$178[1].last_tile ;
+  wire [24:0] \plans$178[2] ;
+  wire \plans$178[2].armed ;
+  wire [3:0] \plans$178[2].epoch ;
+  wire [9:0] \plans$178[2].first_tile ;
+  wire [9:0] \plans$178[2].last_tile ;
+  wire [24:0] \plans$178[3] ;
+  wire \plans$178[3].armed ;
+  wire [3:0] \plans$178[3].epoch ;
+  wire [9:0] \plans$178[3].first_tile ;
+  wire [9:0] \plans$178[3].last_tile ;
+  wire [99:0] \plans$181 ;
+  wire [24:0] \plans$181[0] ;
+  wire \plans$181[0].armed ;
+  wire [3:0] \plans$181[0].epoch ;
+  wire [9:0] \plans$181[0].first_tile ;
+  wire [9:0] \plans$181[0].last_tile ;
+  wire [24:0] \plans$181[1] ;
+  wire \plans$181[1].armed ;
+  wire [3:0] \plans$181[1].epoch ;
+  wire [9:0] \plans$181[1].first_tile ;
+  wire [9:0] \plans$181[1].last_tile ;
+  wire [24:0] \plans$181[2] ;
+  wire \plans$181[2].armed ;
+  wire [3:0] \plans$181[2].epoch ;
+  wire [9:0] \plans$181[2].first_tile ;
+  wire [9:0] \plans$181[2].last_tile ;
+  wire [24:0] \plans$181[3] ;
+  wire \plans$181[3].armed ;
+  wire [3:0] \plans$181[3].epoch ;
+  wire [9:0] \plans$181[3].first_tile ;
+  wire [9:0] \plans$181[3].last_tile ;
+  wire [99:0] \plans$186 ;
+  wire [24:0] \plans$186[0] ;
+  wire \plans$186[0].armed ;
+  wire [3:0] \plans$186[0].epoch ;
+  wire [9:0] \plans$186[0].first_tile ;
+  wire [9:0] \plans$186[0].last_tile ;
+  wire [24:0] \plans$186[1] ;
+  wire \plans$186[1].armed ;
+  wire [3:0] \plans$186[1].epoch ;
+  wire [9:0] \plans$186[1].first_tile ;
+  wire [9:0] \plans$186[1].last_tile ;
+  wire [24:0] \plans$186[2] ;
+  wire \plans$186[2].armed ;
+  wire [3:0] \plans$186[2].epoch ;
+  wire [9:0] \plans$186[2].first_tile ;
+  wire [9:0] \plans$186[2].last_tile ;
+  wire [24:0] \plans$186[3] ;
+  wire \plans$186[3].armed ;
+  wire [3:0] \plans$186[3].epoch ;
+  wire [9:0] \plans$186[3].first_tile ;
+  wire [9:0] \plans$186[3].last_tile ;
   wire [24:0] \plans[0] ;
   wire \plans[0].armed ;
   wire [3:0] \plans[0].epoch ;
@@ -1253,7 +1255,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [9:0] \plans[3].first_tile ;
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
-  wire [1:0] \policy$164 ;
+  wire [1:0] \policy$156 ;
   wire [134:0] producer__payload;
   wire [31:0] \producer__payload.address ;
   wire [63:0] \producer__payload.data ;
@@ -1275,36 +1277,36 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [3:0] \r__payload$136.id ;
   wire \r__payload$136.last ;
   wire [1:0] \r__payload$136.resp ;
-  wire [67:0] \r__payload$157 ;
-  wire [63:0] \r__payload$157.data ;
-  wire \r__payload$157.id ;
-  wire \r__payload$157.last ;
-  wire [1:0] \r__payload$157.resp ;
+  wire [67:0] \r__payload$151 ;
+  wire [63:0] \r__payload$151.data ;
+  wire \r__payload$151.id ;
+  wire \r__payload$151.last ;
+  wire [1:0] \r__payload$151.resp ;
   wire [31:0] \r__payload.data ;
   wire [1:0] \r__payload.resp ;
   wire r__ready;
   wire \r__ready$138 ;
-  wire \r__ready$159 ;
+  wire \r__ready$153 ;
   wire r__valid;
   wire \r__valid$137 ;
-  wire \r__valid$158 ;
+  wire \r__valid$152 ;
   wire [35:0] read__payload;
-  wire [67:0] \read__payload$283 ;
-  wire [63:0] \read__payload$283.data ;
-  wire \read__payload$283.error ;
-  wire \read__payload$283.last ;
-  wire [1:0] \read__payload$283.source ;
-  wire [67:0] \read__payload$284 ;
-  wire [63:0] \read__payload$284.data ;
-  wire \read__payload$284.error ;
-  wire \read__payload$284.last ;
-  wire [1:0] \read__payload$284.source ;
+  wire [67:0] \read__payload$253 ;
+  wire [63:0] \read__payload$253.data ;
+  wire \read__payload$253.error ;
+  wire \read__payload$253.last ;
+  wire [1:0] \read__payload$253.source ;
+  wire [67:0] \read__payload$254 ;
+  wire [63:0] \read__payload$254.data ;
+  wire \read__payload$254.error ;
+  wire \read__payload$254.last ;
+  wire [1:0] \read__payload$254.source ;
   wire [31:0] \read__payload.address ;
   wire [3:0] \read__payload.beats ;
   wire read__ready;
   wire read__valid;
-  wire \read__valid$285 ;
-  wire \read__valid$286 ;
+  wire \read__valid$255 ;
+  wire \read__valid$256 ;
   wire [2:0] ready;
   wire [134:0] remote__payload;
   wire [31:0] \remote__payload.address ;
@@ -1321,26 +1323,26 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire remote__ready;
   wire remote__valid;
   wire [164:0] request__payload;
-  wire [164:0] \request__payload$268 ;
-  wire [31:0] \request__payload$268.address ;
-  wire [63:0] \request__payload$268.data ;
-  wire [1:0] \request__payload$268.dtype ;
-  wire \request__payload$268.last ;
-  wire [1:0] \request__payload$268.op ;
-  wire [1:0] \request__payload$268.source ;
-  wire [7:0] \request__payload$268.strobe ;
-  wire [2:0] \request__payload$268.tag ;
-  wire [31:0] \request__payload$268.tile ;
-  wire [1:0] \request__payload$268.tile.plan ;
-  wire [9:0] \request__payload$268.tile.slot ;
-  wire \request__payload$268.tile.tracked ;
-  wire [2:0] \request__payload$268.tile.wf ;
-  wire [15:0] \request__payload$268.tile.wg ;
-  wire [18:0] \request__payload$268.touch ;
-  wire \request__payload$268.touch.enable ;
-  wire [15:0] \request__payload$268.touch.index ;
-  wire \request__payload$268.touch.parity ;
-  wire \request__payload$268.touch.writer ;
+  wire [164:0] \request__payload$324 ;
+  wire [31:0] \request__payload$324.address ;
+  wire [63:0] \request__payload$324.data ;
+  wire [1:0] \request__payload$324.dtype ;
+  wire \request__payload$324.last ;
+  wire [1:0] \request__payload$324.op ;
+  wire [1:0] \request__payload$324.source ;
+  wire [7:0] \request__payload$324.strobe ;
+  wire [2:0] \request__payload$324.tag ;
+  wire [31:0] \request__payload$324.tile ;
+  wire [1:0] \request__payload$324.tile.plan ;
+  wire [9:0] \request__payload$324.tile.slot ;
+  wire \request__payload$324.tile.tracked ;
+  wire [2:0] \request__payload$324.tile.wf ;
+  wire [15:0] \request__payload$324.tile.wg ;
+  wire [18:0] \request__payload$324.touch ;
+  wire \request__payload$324.touch.enable ;
+  wire [15:0] \request__payload$324.touch.index ;
+  wire \request__payload$324.touch.parity ;
+  wire \request__payload$324.touch.writer ;
   wire [31:0] \request__payload.address ;
   wire [63:0] \request__payload.data ;
   wire [1:0] \request__payload.dtype ;
@@ -1361,9 +1363,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \request__payload.touch.parity ;
   wire \request__payload.touch.writer ;
   wire request__ready;
-  wire \request__ready$261 ;
+  wire \request__ready$325 ;
   wire request__valid;
-  wire \request__valid$260 ;
+  wire \request__valid$328 ;
   input rst;
   wire rst;
   wire [72:0] rx__payload;
@@ -1468,7 +1470,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire s_axil_wvalid;
   reg sent = 1'h0;
   wire stall;
-  wire \stall$428 ;
+  wire \stall$434 ;
   reg [5:0] start = 6'h00;
   reg [2:0] \start$375  = 3'h0;
   wire [2:0] \start$375[0] ;
@@ -1481,7 +1483,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [1:0] \start[1].plan ;
   wire \start[1].valid ;
   wire [15:0] starvation_limit;
-  wire [15:0] \starvation_limit$166 ;
+  wire [15:0] \starvation_limit$158 ;
   wire [31:0] state;
   wire [31:0] \state$411 ;
   wire state_done;
@@ -1491,39 +1493,39 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire state_start;
   wire \state_start$409 ;
   wire [167:0] status;
-  wire [167:0] \status$186 ;
-  wire [41:0] \status$186[0] ;
-  wire \status$186[0].armed ;
-  wire \status$186[0].clearing ;
-  wire [16:0] \status$186[0].commands_done ;
-  wire \status$186[0].done ;
-  wire [3:0] \status$186[0].epoch ;
-  wire [16:0] \status$186[0].tiles_done ;
-  wire \status$186[0].timed_out ;
-  wire [41:0] \status$186[1] ;
-  wire \status$186[1].armed ;
-  wire \status$186[1].clearing ;
-  wire [16:0] \status$186[1].commands_done ;
-  wire \status$186[1].done ;
-  wire [3:0] \status$186[1].epoch ;
-  wire [16:0] \status$186[1].tiles_done ;
-  wire \status$186[1].timed_out ;
-  wire [41:0] \status$186[2] ;
-  wire \status$186[2].armed ;
-  wire \status$186[2].clearing ;
-  wire [16:0] \status$186[2].commands_done ;
-  wire \status$186[2].done ;
-  wire [3:0] \status$186[2].epoch ;
-  wire [16:0] \status$186[2].tiles_done ;
-  wire \status$186[2].timed_out ;
-  wire [41:0] \status$186[3] ;
-  wire \status$186[3].armed ;
-  wire \status$186[3].clearing ;
-  wire [16:0] \status$186[3].commands_done ;
-  wire \status$186[3].done ;
-  wire [3:0] \status$186[3].epoch ;
-  wire [16:0] \status$186[3].tiles_done ;
-  wire \status$186[3].timed_out ;
+  wire [167:0] \status$162 ;
+  wire [41:0] \status$162[0] ;
+  wire \status$162[0].armed ;
+  wire \status$162[0].clearing ;
+  wire [16:0] \status$162[0].commands_done ;
+  wire \status$162[0].done ;
+  wire [3:0] \status$162[0].epoch ;
+  wire [16:0] \status$162[0].tiles_done ;
+  wire \status$162[0].timed_out ;
+  wire [41:0] \status$162[1] ;
+  wire \status$162[1].armed ;
+  wire \status$162[1].clearing ;
+  wire [16:0] \status$162[1].commands_done ;
+  wire \status$162[1].done ;
+  wire [3:0] \status$162[1].epoch ;
+  wire [16:0] \status$162[1].tiles_done ;
+  wire \status$162[1].timed_out ;
+  wire [41:0] \status$162[2] ;
+  wire \status$162[2].armed ;
+  wire \status$162[2].clearing ;
+  wire [16:0] \status$162[2].commands_done ;
+  wire \status$162[2].done ;
+  wire [3:0] \status$162[2].epoch ;
+  wire [16:0] \status$162[2].tiles_done ;
+  wire \status$162[2].timed_out ;
+  wire [41:0] \status$162[3] ;
+  wire \status$162[3].armed ;
+  wire \status$162[3].clearing ;
+  wire [16:0] \status$162[3].commands_done ;
+  wire \status$162[3].done ;
+  wire [3:0] \status$162[3].epoch ;
+  wire [16:0] \status$162[3].tiles_done ;
+  wire \status$162[3].timed_out ;
   wire [28:0] \status$404 ;
   wire \status$404.complete ;
   wire [8:0] \status$404.intensity ;
@@ -1564,47 +1566,47 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire \status[3].timed_out ;
   wire store;
   wire [54:0] table__payload;
-  wire [54:0] \table__payload$192 ;
-  wire [31:0] \table__payload$192.data ;
-  wire [15:0] \table__payload$192.entry ;
-  wire [2:0] \table__payload$192.table ;
-  wire [3:0] \table__payload$192.word ;
-  wire [54:0] \table__payload$195 ;
-  wire [31:0] \table__payload$195.data ;
-  wire [15:0] \table__payload$195.entry ;
-  wire [2:0] \table__payload$195.table ;
-  wire [3:0] \table__payload$195.word ;
-  wire [54:0] \table__payload$197 ;
-  wire [31:0] \table__payload$197.data ;
-  wire [15:0] \table__payload$197.entry ;
-  wire [2:0] \table__payload$197.table ;
-  wire [3:0] \table__payload$197.word ;
-  wire [54:0] \table__payload$199 ;
-  wire [31:0] \table__payload$199.data ;
-  wire [15:0] \table__payload$199.entry ;
-  wire [2:0] \table__payload$199.table ;
-  wire [3:0] \table__payload$199.word ;
-  wire [54:0] \table__payload$201 ;
-  wire [31:0] \table__payload$201.data ;
-  wire [15:0] \table__payload$201.entry ;
-  wire [2:0] \table__payload$201.table ;
-  wire [3:0] \table__payload$201.word ;
-  wire [54:0] \table__payload$203 ;
-  wire [31:0] \table__payload$203.data ;
-  wire [15:0] \table__payload$203.entry ;
-  wire [2:0] \table__payload$203.table ;
-  wire [3:0] \table__payload$203.word ;
+  wire [54:0] \table__payload$168 ;
+  wire [31:0] \table__payload$168.data ;
+  wire [15:0] \table__payload$168.entry ;
+  wire [2:0] \table__payload$168.table ;
+  wire [3:0] \table__payload$168.word ;
+  wire [54:0] \table__payload$173 ;
+  wire [31:0] \table__payload$173.data ;
+  wire [15:0] \table__payload$173.entry ;
+  wire [2:0] \table__payload$173.table ;
+  wire [3:0] \table__payload$173.word ;
+  wire [54:0] \table__payload$176 ;
+  wire [31:0] \table__payload$176.data ;
+  wire [15:0] \table__payload$176.entry ;
+  wire [2:0] \table__payload$176.table ;
+  wire [3:0] \table__payload$176.word ;
+  wire [54:0] \table__payload$179 ;
+  wire [31:0] \table__payload$179.data ;
+  wire [15:0] \table__payload$179.entry ;
+  wire [2:0] \table__payload$179.table ;
+  wire [3:0] \table__payload$179.word ;
+  wire [54:0] \table__payload$182 ;
+  wire [31:0] \table__payload$182.data ;
+  wire [15:0] \table__payload$182.entry ;
+  wire [2:0] \table__payload$182.table ;
+  wire [3:0] \table__payload$182.word ;
+  wire [54:0] \table__payload$184 ;
+  wire [31:0] \table__payload$184.data ;
+  wire [15:0] \table__payload$184.entry ;
+  wire [2:0] \table__payload$184.table ;
+  wire [3:0] \table__payload$184.word ;
   wire [31:0] \table__payload.data ;
   wire [15:0] \table__payload.entry ;
   wire [2:0] \table__payload.table ;
   wire [3:0] \table__payload.word ;
   wire table__valid;
-  wire \table__valid$194 ;
-  wire \table__valid$196 ;
-  wire \table__valid$198 ;
-  wire \table__valid$200 ;
-  wire \table__valid$202 ;
-  wire \table__valid$204 ;
+  wire \table__valid$170 ;
+  wire \table__valid$174 ;
+  wire \table__valid$177 ;
+  wire \table__valid$180 ;
+  wire \table__valid$183 ;
+  wire \table__valid$185 ;
   wire [15:0] threshold;
   wire [15:0] thresholds__0;
   wire [15:0] \thresholds__0$396 ;
@@ -1661,33 +1663,33 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   wire [63:0] \w__payload$127.data ;
   wire \w__payload$127.last ;
   wire [7:0] \w__payload$127.strb ;
-  wire [72:0] \w__payload$148 ;
-  wire [63:0] \w__payload$148.data ;
-  wire \w__payload$148.last ;
-  wire [7:0] \w__payload$148.strb ;
+  wire [72:0] \w__payload$142 ;
+  wire [63:0] \w__payload$142.data ;
+  wire \w__payload$142.last ;
+  wire [7:0] \w__payload$142.strb ;
   wire [31:0] \w__payload.data ;
   wire [3:0] \w__payload.strb ;
   wire w__ready;
   wire \w__ready$129 ;
-  wire \w__ready$150 ;
+  wire \w__ready$144 ;
   wire w__valid;
   wire \w__valid$128 ;
-  wire \w__valid$149 ;
+  wire \w__valid$143 ;
   wire wanted;
-  assign \$1  = ! \read__payload$283 [1:0];
-  assign \read__valid$285  = \read__valid$286  & \$1 ;
-  assign \$2  = \read__payload$283 [1:0] == 2'h2;
-  assign data__valid = \read__valid$286  & \$2 ;
+  assign \$1  = ! \read__payload$253 [1:0];
+  assign \read__valid$255  = \read__valid$256  & \$1 ;
+  assign \$2  = \read__payload$253 [1:0] == 2'h2;
+  assign data__valid = \read__valid$256  & \$2 ;
   assign \$3  = ! commit__payload[1:0];
-  assign commit__valid = \commit__valid$292  & \$3 ;
-  assign \$153  = fire__payload[1:0] * 5'h19;
-  assign \$4  = plans >> \$153 ;
-  assign \$5  = \fire__valid$305  & \$4 [0];
+  assign commit__valid = \commit__valid$262  & \$3 ;
+  assign \$155  = fire__payload[1:0] * 5'h19;
+  assign \$4  = plans >> \$155 ;
+  assign \$5  = \fire__valid$275  & \$4 [0];
   assign \$6  = ~ hold;
   assign fire__valid = \$5  & \$6 ;
   assign \$7  = ~ \$4 [0];
   assign \$8  = ~ hold;
-  assign \$9  = \fire__ready$308  & \$8 ;
+  assign \$9  = \fire__ready$278  & \$8 ;
   assign fire__ready = \$7  | \$9 ;
   assign \$10  = ~ \done$363 [0];
   assign clear__valid = \clear__valid$362  & \$10 ;
@@ -1727,59 +1729,59 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \$41  = \start$375 [2:1] == 2'h3;
   assign \$42  = \start$375 [0] & \$41 ;
   assign \$43  = | { \$42 , \$40 , \$38  };
-  assign \$44  = \commit__valid$292  & commit__payload[43];
+  assign \$44  = \commit__valid$262  & commit__payload[43];
   assign \$45  = \busy$378  | \busy$379 ;
-  assign \$46  = \$45  | \busy$380 ;
-  assign \$47  = \$46  | queued;
-  assign \$48  = \$47  | \busy$382 ;
-  assign busy = \$48  | { \$43 , \$36 , \$29 , \$22  };
+  assign \$46  = \$45  | queued;
+  assign \$47  = \$46  | \busy$381 ;
+  assign \$48  = \$47  | { \$43 , \$36 , \$29 , \$22  };
+  assign busy = \$48  | \busy$382 ;
   assign store = start[0] | sent;
   assign \$49  = \i__valid$333  & packet__ready;
   assign \$50  = \$49  & \$131 [72];
-  assign \$51  = link_tx_tvalid & link_tx_tready;
-  assign \$52  = link_rx_tvalid & link_rx_tready;
-  assign \$53  = fire__valid & \fire__ready$308 ;
-  assign \$54  = trace_occupancy >= 1'h0;
-  assign \$55  = trace_occupancy <= 1'h0;
-  assign \$56  = \$54  & \$55 ;
-  assign \$57  = trace_occupancy >= 1'h1;
-  assign \$58  = trace_occupancy <= 3'h4;
-  assign \$59  = \$57  & \$58 ;
-  assign \$60  = trace_occupancy >= 3'h5;
-  assign \$61  = trace_occupancy <= 4'h9;
-  assign \$62  = \$60  & \$61 ;
-  assign \$63  = trace_occupancy >= 4'ha;
-  assign \$64  = trace_occupancy <= 4'he;
-  assign \$65  = \$63  & \$64 ;
-  assign \$66  = trace_occupancy >= 4'hf;
-  assign \$67  = trace_occupancy <= 5'h13;
-  assign \$68  = \$66  & \$67 ;
-  assign \$69  = trace_occupancy >= 5'h14;
-  assign \$70  = trace_occupancy <= 5'h1d;
-  assign \$71  = \$69  & \$70 ;
-  assign \$72  = trace_occupancy >= 5'h1e;
-  assign \$73  = trace_occupancy <= 6'h27;
-  assign \$74  = \$72  & \$73 ;
-  assign \$75  = trace_occupancy >= 6'h28;
+  assign \$51  = fire__valid & \fire__ready$278 ;
+  assign \$52  = trace_occupancy >= 1'h0;
+  assign \$53  = trace_occupancy <= 1'h0;
+  assign \$54  = \$52  & \$53 ;
+  assign \$55  = trace_occupancy >= 1'h1;
+  assign \$56  = trace_occupancy <= 3'h4;
+  assign \$57  = \$55  & \$56 ;
+  assign \$58  = trace_occupancy >= 3'h5;
+  assign \$59  = trace_occupancy <= 4'h9;
+  assign \$60  = \$58  & \$59 ;
+  assign \$61  = trace_occupancy >= 4'ha;
+  assign \$62  = trace_occupancy <= 4'he;
+  assign \$63  = \$61  & \$62 ;
+  assign \$64  = trace_occupancy >= 4'hf;
+  assign \$65  = trace_occupancy <= 5'h13;
+  assign \$66  = \$64  & \$65 ;
+  assign \$67  = trace_occupancy >= 5'h14;
+  assign \$68  = trace_occupancy <= 5'h1d;
+  assign \$69  = \$67  & \$68 ;
+  assign \$70  = trace_occupancy >= 5'h1e;
+  assign \$71  = trace_occupancy <= 6'h27;
+  assign \$72  = \$70  & \$71 ;
+  assign \$73  = trace_occupancy >= 6'h28;
+  assign \$75  = link_tx_tvalid & link_tx_tready;
+  assign \$76  = link_rx_tvalid & link_rx_tready;
   assign \$77  = compute__valid & compute__ready;
   assign \$78  = \$77  & compute__payload[133];
   assign \$79  = | compute__payload[1:0];
   assign \$80  = \$78  & \$79 ;
-  assign \$81  = ingress__valid & request__ready;
+  assign \$81  = ingress__valid & \request__ready$325 ;
   assign \$82  = \$81  & ingress__payload[133];
   assign \$83  = | ingress__payload[1:0];
   assign \$84  = \$82  & \$83 ;
-  assign \$85  = fire__valid & \fire__ready$308 ;
+  assign \$85  = fire__valid & \fire__ready$278 ;
   assign \$86  = producer__valid & remote__ready;
   assign \$87  = \$86  & producer__payload[4];
   assign \$88  = s_axi_wvalid & s_axi_wready;
   assign \$89  = producer__valid & remote__ready;
   assign \$90  = ! commit__payload[1:0];
-  assign \$91  = \commit__valid$292  & \$90 ;
+  assign \$91  = \commit__valid$262  & \$90 ;
   assign \$92  = commit__payload[1:0] == 1'h1;
-  assign \$93  = \commit__valid$292  & \$92 ;
-  assign \$94  = fire__valid & \fire__ready$308 ;
-  assign \$95  = \i__valid$313  & block__ready;
+  assign \$93  = \commit__valid$262  & \$92 ;
+  assign \$94  = fire__valid & \fire__ready$278 ;
+  assign \$95  = \i__valid$283  & block__ready;
   assign \$96  = \i__valid$333  & packet__ready;
   assign \$97  = link_tx_tvalid & link_tx_tready;
   assign \$98  = link_rx_tvalid & link_rx_tready;
@@ -1828,21 +1830,21 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   always @(posedge clk)
     trace_command_done <= \$120 ;
   always @(posedge clk)
-    trace_tx <= \$121 ;
+    trace_done <= \$121 ;
   always @(posedge clk)
-    trace_rx <= \$122 ;
+    trace_occupancy <= \$122 ;
   always @(posedge clk)
-    trace_done <= \$123 ;
+    trace_tx <= \$123 ;
   always @(posedge clk)
-    trace_occupancy <= \$124 ;
+    trace_rx <= \$124 ;
   \t3_node_axi.blocks  blocks (
     .clk(clk),
-    .i__payload(\i__payload$309 ),
+    .i__payload(\i__payload$279 ),
     .i__ready(block__ready),
-    .i__valid(\i__valid$313 ),
-    .o__payload(\block__payload$315 ),
-    .o__ready(\o__ready$317 ),
-    .o__valid(\block__valid$319 ),
+    .i__valid(\i__valid$283 ),
+    .o__payload(\block__payload$285 ),
+    .o__ready(\o__ready$287 ),
+    .o__valid(\block__valid$289 ),
     .rst(rst)
   );
   \t3_node_axi.bursts  bursts (
@@ -1856,7 +1858,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .rst(rst)
   );
   \t3_node_axi.commands  commands (
-    .busy(\busy$382 ),
+    .busy(\busy$381 ),
     .clk(clk),
     .\end (\end$435 ),
     .rst(rst),
@@ -1865,24 +1867,24 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   \t3_node_axi.communication  communication (
     .clk(clk),
     .i__0__payload(i__0__payload),
-    .i__0__ready(\o__ready$265 ),
+    .i__0__ready(\o__ready$235 ),
     .i__0__valid(i__0__valid),
     .i__1__payload(i__1__payload),
     .i__1__ready(doorbell_local__ready),
     .i__1__valid(i__1__valid),
     .o__payload(dma__payload),
-    .o__ready(\o__ready$279 ),
+    .o__ready(\o__ready$249 ),
     .o__valid(dma__valid),
     .rst(rst)
   );
   \t3_node_axi.controller  controller (
-    .ar__payload(\ar__payload$154 ),
+    .ar__payload(\ar__payload$148 ),
     .ar__ready(m_axi_arready),
     .ar__valid(m_axi_arvalid),
-    .aw__payload(\aw__payload$145 ),
+    .aw__payload(\aw__payload$139 ),
     .aw__ready(m_axi_awready),
     .aw__valid(m_axi_awvalid),
-    .b__payload(\b__payload$151 ),
+    .b__payload(\b__payload$145 ),
     .b__ready(m_axi_bready),
     .b__valid(m_axi_bvalid),
     .clear__payload(clear__payload),
@@ -1890,30 +1892,30 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .clear__valid(\clear__valid$370 ),
     .clk(clk),
     .commit__payload(commit__payload),
-    .commit__valid(\commit__valid$292 ),
+    .commit__valid(\commit__valid$262 ),
     .compute__ready(compute__ready),
-    .dma__ready(\o__ready$279 ),
-    .\error__payload$120 (error__2__payload),
-    .\error__valid$118 (\error__valid$222 ),
-    .events(\events$426 ),
+    .dma__ready(\o__ready$249 ),
+    .\error__payload$122 (error__2__payload),
+    .\error__valid$120 (\error__valid$198 ),
+    .events(\events$425 ),
     .i__0__payload(ingress__payload),
     .i__0__valid(ingress__valid),
     .i__1__payload(dma__payload),
     .i__1__valid(dma__valid),
     .i__payload(compute__payload),
     .i__valid(compute__valid),
-    .ingress__ready(request__ready),
+    .ingress__ready(\request__ready$325 ),
     .occupancy(\occupancy$441 ),
     .policy(policy),
-    .r__payload(\r__payload$157 ),
+    .r__payload(\r__payload$151 ),
     .r__ready(m_axi_rready),
     .r__valid(m_axi_rvalid),
-    .read__payload(\read__payload$283 ),
-    .read__valid(\read__valid$286 ),
+    .read__payload(\read__payload$253 ),
+    .read__valid(\read__valid$256 ),
     .rst(rst),
     .starvation_limit(starvation_limit),
     .threshold(\status$404 [28:13]),
-    .w__payload(\w__payload$148 ),
+    .w__payload(\w__payload$142 ),
     .w__ready(m_axi_wready),
     .w__valid(m_axi_wvalid)
   );
@@ -1924,28 +1926,28 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .credit(link_tx_credit),
     .dma__ready(\o__ready$349 ),
     .error__payload(error__5__payload),
-    .error__valid(\error__valid$234 ),
+    .error__valid(\error__valid$210 ),
     .fraction(fraction),
     .header_fraction(header_fraction),
     .header_interval(header_interval),
     .i__payload(producer__payload),
     .i__valid(producer__valid),
     .interval(interval),
-    .latency(\latency$169 ),
     .o__ready(link_tx_tready),
+    .\port$19942$0 (\$133 ),
     .producer__ready(remote__ready),
     .rst(rst),
-    .stall(stall),
+    .stall(\stall$434 ),
     .tx__payload(tx__payload),
     .tx__valid(link_tx_tvalid)
   );
   \t3_node_axi.engine  engine (
-    .block__payload(\block__payload$315 ),
-    .block__ready(\o__ready$317 ),
-    .block__valid(\block__valid$319 ),
+    .block__payload(\block__payload$285 ),
+    .block__ready(\o__ready$287 ),
+    .block__valid(\block__valid$289 ),
     .bytes(bytes),
     .clk(clk),
-    .data__payload(\read__payload$283 ),
+    .data__payload(\read__payload$253 ),
     .done__payload(block_done__payload),
     .done__valid(done__valid),
     .first_read__payload(first_read__payload),
@@ -1953,24 +1955,24 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .\i__valid$30 (data__valid),
     .packet__ready(packet__ready),
     .packet__valid(\i__valid$333 ),
-    .\port$19029$0 (\$130 ),
-    .\port$19031$0 (\$131 ),
-    .\port$9523$0 (\$129 ),
+    .\port$19032$0 (\$130 ),
+    .\port$19034$0 (\$131 ),
+    .\port$9526$0 (\$129 ),
     .read__payload(i__payload),
     .read__ready(read__ready),
     .read__valid(i__valid),
     .rst(rst),
-    .stall(\stall$428 )
+    .stall(stall)
   );
   \t3_node_axi.front_end  front_end (
-    .block__payload(\i__payload$309 ),
+    .block__payload(\i__payload$279 ),
     .block__ready(block__ready),
-    .block__valid(\i__valid$313 ),
+    .block__valid(\i__valid$283 ),
     .block_done__payload(block_done__payload),
     .block_done__valid(block_done__valid),
     .clk(clk),
     .command_done__payload(command_done__payload),
-    .command_done__valid(\command_done__valid$328 ),
+    .command_done__valid(\command_done__valid$298 ),
     .doorbell_local__payload(i__1__payload),
     .doorbell_local__ready(doorbell_local__ready),
     .doorbell_local__valid(i__1__valid),
@@ -1980,21 +1982,21 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .ended__payload(ended__payload),
     .ended__valid(ended__valid),
     .fire__payload(fire__payload),
-    .fire__ready(\fire__ready$308 ),
+    .fire__ready(\fire__ready$278 ),
     .fire__valid(fire__valid),
     .interrupt(interrupt),
     .plans(plans),
     .rst(rst),
     .table__payload(table__payload),
-    .table__valid(\table__valid$204 )
+    .table__valid(\table__valid$185 )
   );
   \t3_node_axi.ingress  ingress (
-    .busy(\busy$379 ),
+    .busy(\busy$382 ),
     .clk(clk),
     .credit(link_rx_credit),
     .error__payload(error__1__payload),
-    .error__valid(\error__valid$218 ),
-    .events(\events$424 ),
+    .error__valid(\error__valid$194 ),
+    .events(\events$433 ),
     .hold_timeout(hold_timeout),
     .holding(holding),
     .holding_plan(holding_plan),
@@ -2002,12 +2004,12 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .i__valid(link_rx_tvalid),
     .plans(plans),
     .request__payload(ingress__payload),
-    .request__ready(request__ready),
+    .request__ready(\request__ready$325 ),
     .request__valid(ingress__valid),
     .rst(rst),
     .rx__ready(link_rx_tready),
     .table__payload(table__payload),
-    .table__valid(\table__valid$196 )
+    .table__valid(\table__valid$174 )
   );
   \t3_node_axi.intensity_monitor  intensity_monitor (
     .access(access),
@@ -2049,14 +2051,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .command_done__valid(command_done__valid),
     .done(plan_done),
     .error__payload(error__4__payload),
-    .error__valid(\error__valid$230 ),
+    .error__valid(\error__valid$206 ),
     .full__payload(full__payload),
-    .full__valid(\full__valid$300 ),
+    .full__valid(\full__valid$270 ),
     .plans(plans),
     .rst(rst),
     .status(status),
     .table__payload(table__payload),
-    .table__valid(\table__valid$202 )
+    .table__valid(\table__valid$183 )
   );
   \t3_node_axi.producer  producer (
     .ar__payload(\ar__payload$133 ),
@@ -2077,16 +2079,16 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .compute__valid(compute__valid),
     .error__payload(error__0__payload),
     .error__valid(error__valid),
-    .o__ready(compute__ready),
-    .\o__ready$50 (remote__ready),
+    .o__ready(remote__ready),
+    .\o__ready$54 (compute__ready),
     .plans(plans),
-    .\port$16801$0 (\$126 ),
-    .\port$16803$0 (\$127 ),
+    .\port$16804$0 (\$126 ),
+    .\port$16806$0 (\$127 ),
     .r__payload(\r__payload$136 ),
     .r__ready(s_axi_rready),
     .r__valid(s_axi_rvalid),
-    .read__payload(\read__payload$283 ),
-    .read__valid(\read__valid$285 ),
+    .read__payload(\read__payload$253 ),
+    .read__valid(\read__valid$255 ),
     .remote__payload(producer__payload),
     .remote__valid(producer__valid),
     .rst(rst),
@@ -2099,12 +2101,12 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   );
   \t3_node_axi.reads  reads (
     .clk(clk),
-    .i__payload(\i__payload$269 ),
-    .i__valid(\i__valid$259 ),
-    .o__payload(\o__payload$270 ),
-    .o__ready(\o__ready$265 ),
+    .i__payload(\i__payload$239 ),
+    .i__valid(\i__valid$229 ),
+    .o__payload(\o__payload$240 ),
+    .o__ready(\o__ready$235 ),
     .o__valid(i__0__valid),
-    .room(\request__ready$261 ),
+    .room(request__ready),
     .rst(rst)
   );
   \t3_node_axi.registers  registers (
@@ -2152,8 +2154,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .link_header_fraction(header_fraction),
     .link_header_interval(header_interval),
     .link_interval(interval),
-    .link_latency(\latency$169 ),
-    .memory_latency(latency),
+    .link_latency_cycles(\$133 ),
+    .memory_latency_cycles(\$132 ),
     .plan_done(plan_done),
     .policy(policy),
     .r__payload(r__payload),
@@ -2167,7 +2169,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .state_start(state_start),
     .status(status),
     .table__payload(table__payload),
-    .table__valid(\table__valid$194 ),
+    .table__valid(\table__valid$170 ),
     .thresholds__0(thresholds__0),
     .thresholds__1(thresholds__1),
     .thresholds__2(thresholds__2),
@@ -2177,7 +2179,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .w__valid(s_axil_wvalid)
   );
   \t3_node_axi.requests  requests (
-    .busy(\busy$380 ),
+    .busy(\busy$379 ),
     .clk(clk),
     .\end (\end ),
     .rst(rst),
@@ -2189,9 +2191,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__payload(a__payload),
     .o__ready(\o__ready$337 ),
     .o__valid(a__valid),
-    .\port$19029$0 (\$130 ),
-    .\port$19031$0 (\$131 ),
-    .\port$9523$0 (\$129 ),
+    .\port$19032$0 (\$130 ),
+    .\port$19034$0 (\$131 ),
+    .\port$9526$0 (\$129 ),
     .room(packet__ready),
     .rst(rst)
   );
@@ -2200,9 +2202,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .burst__ready(o__ready),
     .burst__valid(burst__valid),
     .clk(clk),
-    .request__payload(\request__payload$268 ),
-    .request__ready(\request__ready$261 ),
-    .request__valid(\i__valid$259 ),
+    .request__payload(request__payload),
+    .request__ready(request__ready),
+    .request__valid(\i__valid$229 ),
     .rst(rst)
   );
   \t3_node_axi.tracker  tracker (
@@ -2212,11 +2214,11 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .clear_marks(clear_marks),
     .clk(clk),
     .commit__payload(commit__payload),
-    .commit__valid(\commit__valid$294 ),
+    .commit__valid(\commit__valid$264 ),
     .error__payload(error__3__payload),
-    .error__valid(\error__valid$226 ),
+    .error__valid(\error__valid$202 ),
     .full__payload(full__payload),
-    .full__valid(\full__valid$298 ),
+    .full__valid(\full__valid$268 ),
     .high_water(high_water),
     .occupancy(occupancy),
     .overflow_high_water(overflow_high_water),
@@ -2229,7 +2231,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .state_index(state_index),
     .state_start(state_start),
     .table__payload(table__payload),
-    .table__valid(\table__valid$198 )
+    .table__valid(\table__valid$177 )
   );
   \t3_node_axi.trigger  trigger (
     .clear__payload(clear__payload),
@@ -2237,7 +2239,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .clear__valid(\clear__valid$367 ),
     .clk(clk),
     .fire__ready(fire__ready),
-    .fire__valid(\fire__valid$305 ),
+    .fire__valid(\fire__valid$275 ),
     .full__payload(full__payload),
     .full__valid(full__valid),
     .o__payload(fire__payload),
@@ -2245,7 +2247,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .queued(queued),
     .rst(rst),
     .table__payload(table__payload),
-    .table__valid(\table__valid$200 )
+    .table__valid(\table__valid$180 )
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
@@ -2295,7 +2297,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$104  = \events$426 [0];
+    \$104  = \events$425 [0];
     if (rst) begin
       \$104  = 1'h0;
     end
@@ -2344,14 +2346,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$111  = \events$426 [6];
+    \$111  = \events$425 [6];
     if (rst) begin
       \$111  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$112  = \full__valid$298 ;
+    \$112  = \full__valid$268 ;
     if (rst) begin
       \$112  = 1'h0;
     end
@@ -2386,7 +2388,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$117  = \i__payload$309 [194:179];
+    \$117  = \i__payload$279 [194:179];
     if (rst) begin
       \$117  = 16'h0000;
     end
@@ -2407,37 +2409,37 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$120  = \command_done__valid$328 ;
+    \$120  = \command_done__valid$298 ;
     if (rst) begin
       \$120  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$121  = \$97 ;
+    \$121  = plan_done;
     if (rst) begin
-      \$121  = 1'h0;
+      \$121  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$122  = \$98 ;
+    \$122  = \occupancy$441 ;
     if (rst) begin
-      \$122  = 1'h0;
+      \$122  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$123  = plan_done;
+    \$123  = \$97 ;
     if (rst) begin
-      \$123  = 4'h0;
+      \$123  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$124  = \occupancy$441 ;
+    \$124  = \$98 ;
     if (rst) begin
-      \$124  = 16'h0000;
+      \$124  = 1'h0;
     end
   end
   assign aw__payload = s_axil_awaddr;
@@ -2463,92 +2465,94 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \ar__ready$135  = s_axi_arready;
   assign \r__valid$137  = s_axi_rvalid;
   assign \r__ready$138  = s_axi_rready;
-  assign tx__valid = link_tx_tvalid;
-  assign tx__ready = link_tx_tready;
-  assign rx__valid = link_rx_tvalid;
-  assign rx__ready = link_rx_tready;
-  assign \aw__valid$146  = m_axi_awvalid;
-  assign \aw__ready$147  = m_axi_awready;
-  assign \w__valid$149  = m_axi_wvalid;
-  assign \w__ready$150  = m_axi_wready;
-  assign \b__valid$152  = m_axi_bvalid;
-  assign \b__ready$153  = m_axi_bready;
-  assign \ar__valid$155  = m_axi_arvalid;
-  assign \ar__ready$156  = m_axi_arready;
-  assign \r__valid$158  = m_axi_rvalid;
-  assign \r__ready$159  = m_axi_rready;
-  assign credit = link_tx_credit;
-  assign \credit$161  = link_rx_credit;
-  assign \irq$162  = irq;
-  assign \policy$164  = policy;
-  assign \starvation_limit$166  = starvation_limit;
-  assign memory_latency = latency;
-  assign link_latency = \latency$169 ;
-  assign link_interval = interval;
-  assign link_fraction = fraction;
-  assign link_header_interval = header_interval;
-  assign link_header_fraction = header_fraction;
-  assign \hold_timeout$180  = hold_timeout;
-  assign \holding$182  = holding;
-  assign \holding_plan$184  = holding_plan;
-  assign \status$186  = status;
+  assign \aw__valid$140  = m_axi_awvalid;
+  assign \aw__ready$141  = m_axi_awready;
+  assign \w__valid$143  = m_axi_wvalid;
+  assign \w__ready$144  = m_axi_wready;
+  assign \b__valid$146  = m_axi_bvalid;
+  assign \b__ready$147  = m_axi_bready;
+  assign \ar__valid$149  = m_axi_arvalid;
+  assign \ar__ready$150  = m_axi_arready;
+  assign \r__valid$152  = m_axi_rvalid;
+  assign \r__ready$153  = m_axi_rready;
+  assign \irq$154  = irq;
+  assign \policy$156  = policy;
+  assign \starvation_limit$158  = starvation_limit;
+  assign latency = { 6'h00, \$132  };
+  assign memory_latency = { 6'h00, \$132  };
+  assign \status$162  = status;
   assign done = plan_done;
-  assign \interrupt$190  = interrupt;
-  assign \table__payload$192  = table__payload;
-  assign \table__payload$195  = table__payload;
-  assign \table__payload$197  = table__payload;
-  assign \table__payload$199  = table__payload;
-  assign \table__payload$201  = table__payload;
-  assign \table__payload$203  = table__payload;
-  assign \plans$206  = plans;
-  assign \plans$207  = plans;
-  assign \plans$208  = plans;
-  assign \plans$209  = plans;
-  assign \plans$210  = plans;
+  assign \interrupt$166  = interrupt;
+  assign \table__payload$168  = table__payload;
+  assign \plans$172  = plans;
+  assign \table__payload$173  = table__payload;
+  assign \plans$175  = plans;
+  assign \table__payload$176  = table__payload;
+  assign \plans$178  = plans;
+  assign \table__payload$179  = table__payload;
+  assign \plans$181  = plans;
+  assign \table__payload$182  = table__payload;
+  assign \table__payload$184  = table__payload;
+  assign \plans$186  = plans;
   assign error__payload = error__0__payload;
-  assign \error__payload$216  = error__1__payload;
-  assign \error__payload$220  = error__2__payload;
-  assign \error__payload$224  = error__3__payload;
-  assign \error__payload$228  = error__4__payload;
-  assign \error__payload$232  = error__5__payload;
-  assign \compute__payload$236  = compute__payload;
-  assign \compute__ready$238  = compute__ready;
-  assign \compute__valid$240  = compute__valid;
-  assign request__payload = ingress__payload;
-  assign ingress__ready = request__ready;
-  assign request__valid = ingress__valid;
+  assign \error__payload$192  = error__1__payload;
+  assign \error__payload$196  = error__2__payload;
+  assign \error__payload$200  = error__3__payload;
+  assign \error__payload$204  = error__4__payload;
+  assign \error__payload$208  = error__5__payload;
+  assign \compute__payload$212  = compute__payload;
+  assign \compute__ready$214  = compute__ready;
+  assign \compute__valid$216  = compute__valid;
   assign read__payload = i__payload;
   assign i__ready = read__ready;
   assign read__valid = i__valid;
   assign o__payload = burst__payload;
   assign burst__ready = o__ready;
   assign o__valid = burst__valid;
-  assign \request__valid$260  = \i__valid$259 ;
-  assign \i__ready$262  = \request__ready$261 ;
-  assign \o__valid$264  = i__0__valid;
-  assign i__0__ready = \o__ready$265 ;
+  assign request__valid = \i__valid$229 ;
+  assign \i__ready$232  = request__ready;
+  assign \o__valid$234  = i__0__valid;
+  assign i__0__ready = \o__ready$235 ;
   assign doorbell_local__payload = i__1__payload;
   assign i__1__ready = doorbell_local__ready;
   assign doorbell_local__valid = i__1__valid;
-  assign \o__payload$278  = dma__payload;
-  assign dma__ready = \o__ready$279 ;
-  assign \o__valid$282  = dma__valid;
-  assign \read__payload$284  = \read__payload$283 ;
-  assign data__payload = \read__payload$283 ;
-  assign \commit__payload$290  = commit__payload;
-  assign \commit__payload$293  = commit__payload;
-  assign \full__payload$296  = full__payload;
-  assign \full__payload$299  = full__payload;
+  assign \o__payload$248  = dma__payload;
+  assign dma__ready = \o__ready$249 ;
+  assign \o__valid$252  = dma__valid;
+  assign \read__payload$254  = \read__payload$253 ;
+  assign data__payload = \read__payload$253 ;
+  assign \commit__payload$260  = commit__payload;
+  assign \commit__payload$263  = commit__payload;
+  assign \full__payload$266  = full__payload;
+  assign \full__payload$269  = full__payload;
   assign wanted = \$4 [0];
-  assign \fire__payload$303  = fire__payload;
-  assign block__payload = \i__payload$309 ;
-  assign \i__ready$312  = block__ready;
-  assign block__valid = \i__valid$313 ;
-  assign \o__payload$316  = \block__payload$315 ;
-  assign \block__ready$318  = \o__ready$317 ;
-  assign \o__valid$320  = \block__valid$319 ;
+  assign \fire__payload$273  = fire__payload;
+  assign block__payload = \i__payload$279 ;
+  assign \i__ready$282  = block__ready;
+  assign block__valid = \i__valid$283 ;
+  assign \o__payload$286  = \block__payload$285 ;
+  assign \block__ready$288  = \o__ready$287 ;
+  assign \o__valid$290  = \block__valid$289 ;
   assign done__payload = block_done__payload;
-  assign \command_done__payload$326  = command_done__payload;
+  assign \command_done__payload$296  = command_done__payload;
+  assign tx__valid = link_tx_tvalid;
+  assign tx__ready = link_tx_tready;
+  assign rx__valid = link_rx_tvalid;
+  assign rx__ready = link_rx_tready;
+  assign credit = link_tx_credit;
+  assign \credit$306  = link_rx_credit;
+  assign \latency$307  = { 5'h00, \$133  };
+  assign link_latency = { 5'h00, \$133  };
+  assign link_interval = interval;
+  assign link_fraction = fraction;
+  assign link_header_interval = header_interval;
+  assign link_header_fraction = header_fraction;
+  assign \hold_timeout$318  = hold_timeout;
+  assign \holding$320  = holding;
+  assign \holding_plan$322  = holding_plan;
+  assign \request__payload$324  = ingress__payload;
+  assign ingress__ready = \request__ready$325 ;
+  assign \request__valid$328  = ingress__valid;
   assign \i__payload$329  = { \$131 , \$129 , \$130  };
   assign packet__payload = { \$131 , \$129 , \$130  };
   assign \i__ready$332  = packet__ready;
@@ -2600,19 +2604,19 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign link_tx_tdata = tx__payload[63:0];
   assign link_tx_tkeep = tx__payload[71:64];
   assign link_tx_tlast = tx__payload[72];
-  assign m_axi_awid = \aw__payload$145 [0];
-  assign m_axi_awaddr = \aw__payload$145 [32:1];
-  assign m_axi_awlen = \aw__payload$145 [40:33];
-  assign m_axi_awsize = \aw__payload$145 [43:41];
-  assign m_axi_awburst = \aw__payload$145 [45:44];
-  assign m_axi_wdata = \w__payload$148 [63:0];
-  assign m_axi_wstrb = \w__payload$148 [71:64];
-  assign m_axi_wlast = \w__payload$148 [72];
-  assign m_axi_arid = \ar__payload$154 [0];
-  assign m_axi_araddr = \ar__payload$154 [32:1];
-  assign m_axi_arlen = \ar__payload$154 [40:33];
-  assign m_axi_arsize = \ar__payload$154 [43:41];
-  assign m_axi_arburst = \ar__payload$154 [45:44];
+  assign m_axi_awid = \aw__payload$139 [0];
+  assign m_axi_awaddr = \aw__payload$139 [32:1];
+  assign m_axi_awlen = \aw__payload$139 [40:33];
+  assign m_axi_awsize = \aw__payload$139 [43:41];
+  assign m_axi_awburst = \aw__payload$139 [45:44];
+  assign m_axi_wdata = \w__payload$142 [63:0];
+  assign m_axi_wstrb = \w__payload$142 [71:64];
+  assign m_axi_wlast = \w__payload$142 [72];
+  assign m_axi_arid = \ar__payload$148 [0];
+  assign m_axi_araddr = \ar__payload$148 [32:1];
+  assign m_axi_arlen = \ar__payload$148 [40:33];
+  assign m_axi_arsize = \ar__payload$148 [43:41];
+  assign m_axi_arburst = \ar__payload$148 [45:44];
   assign \aw__payload.addr  = s_axil_awaddr;
   assign \w__payload.data  = w__payload[31:0];
   assign \w__payload.strb  = w__payload[35:32];
@@ -2641,33 +2645,27 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \r__payload$136.data  = \r__payload$136 [67:4];
   assign \r__payload$136.resp  = \r__payload$136 [69:68];
   assign \r__payload$136.last  = \r__payload$136 [70];
-  assign \tx__payload.data  = tx__payload[63:0];
-  assign \tx__payload.keep  = tx__payload[71:64];
-  assign \tx__payload.last  = tx__payload[72];
-  assign \rx__payload.data  = rx__payload[63:0];
-  assign \rx__payload.keep  = rx__payload[71:64];
-  assign \rx__payload.last  = rx__payload[72];
-  assign \aw__payload$145.id  = \aw__payload$145 [0];
-  assign \aw__payload$145.addr  = \aw__payload$145 [32:1];
-  assign \aw__payload$145.len  = \aw__payload$145 [40:33];
-  assign \aw__payload$145.size  = \aw__payload$145 [43:41];
-  assign \aw__payload$145.burst  = \aw__payload$145 [45:44];
-  assign \aw__payload$145.user  = \aw__payload$145 [64:46];
-  assign \w__payload$148.data  = \w__payload$148 [63:0];
-  assign \w__payload$148.strb  = \w__payload$148 [71:64];
-  assign \w__payload$148.last  = \w__payload$148 [72];
-  assign \b__payload$151.id  = \b__payload$151 [0];
-  assign \b__payload$151.resp  = \b__payload$151 [2:1];
-  assign \ar__payload$154.id  = \ar__payload$154 [0];
-  assign \ar__payload$154.addr  = \ar__payload$154 [32:1];
-  assign \ar__payload$154.len  = \ar__payload$154 [40:33];
-  assign \ar__payload$154.size  = \ar__payload$154 [43:41];
-  assign \ar__payload$154.burst  = \ar__payload$154 [45:44];
-  assign \ar__payload$154.user  = \ar__payload$154 [64:46];
-  assign \r__payload$157.id  = \r__payload$157 [0];
-  assign \r__payload$157.data  = \r__payload$157 [64:1];
-  assign \r__payload$157.resp  = \r__payload$157 [66:65];
-  assign \r__payload$157.last  = \r__payload$157 [67];
+  assign \aw__payload$139.id  = \aw__payload$139 [0];
+  assign \aw__payload$139.addr  = \aw__payload$139 [32:1];
+  assign \aw__payload$139.len  = \aw__payload$139 [40:33];
+  assign \aw__payload$139.size  = \aw__payload$139 [43:41];
+  assign \aw__payload$139.burst  = \aw__payload$139 [45:44];
+  assign \aw__payload$139.user  = \aw__payload$139 [64:46];
+  assign \w__payload$142.data  = \w__payload$142 [63:0];
+  assign \w__payload$142.strb  = \w__payload$142 [71:64];
+  assign \w__payload$142.last  = \w__payload$142 [72];
+  assign \b__payload$145.id  = \b__payload$145 [0];
+  assign \b__payload$145.resp  = \b__payload$145 [2:1];
+  assign \ar__payload$148.id  = \ar__payload$148 [0];
+  assign \ar__payload$148.addr  = \ar__payload$148 [32:1];
+  assign \ar__payload$148.len  = \ar__payload$148 [40:33];
+  assign \ar__payload$148.size  = \ar__payload$148 [43:41];
+  assign \ar__payload$148.burst  = \ar__payload$148 [45:44];
+  assign \ar__payload$148.user  = \ar__payload$148 [64:46];
+  assign \r__payload$151.id  = \r__payload$151 [0];
+  assign \r__payload$151.data  = \r__payload$151 [64:1];
+  assign \r__payload$151.resp  = \r__payload$151 [66:65];
+  assign \r__payload$151.last  = \r__payload$151 [67];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -2700,66 +2698,46 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \status[3].epoch  = status[133:130];
   assign \status[3].tiles_done  = status[150:134];
   assign \status[3].commands_done  = status[167:151];
-  assign \status$186[0]  = status[41:0];
-  assign \status$186[0].armed  = status[0];
-  assign \status$186[0].done  = status[1];
-  assign \status$186[0].timed_out  = status[2];
-  assign \status$186[0].clearing  = status[3];
-  assign \status$186[0].epoch  = status[7:4];
-  assign \status$186[0].tiles_done  = status[24:8];
-  assign \status$186[0].commands_done  = status[41:25];
-  assign \status$186[1]  = status[83:42];
-  assign \status$186[1].armed  = status[42];
-  assign \status$186[1].done  = status[43];
-  assign \status$186[1].timed_out  = status[44];
-  assign \status$186[1].clearing  = status[45];
-  assign \status$186[1].epoch  = status[49:46];
-  assign \status$186[1].tiles_done  = status[66:50];
-  assign \status$186[1].commands_done  = status[83:67];
-  assign \status$186[2]  = status[125:84];
-  assign \status$186[2].armed  = status[84];
-  assign \status$186[2].done  = status[85];
-  assign \status$186[2].timed_out  = status[86];
-  assign \status$186[2].clearing  = status[87];
-  assign \status$186[2].epoch  = status[91:88];
-  assign \status$186[2].tiles_done  = status[108:92];
-  assign \status$186[2].commands_done  = status[125:109];
-  assign \status$186[3]  = status[167:126];
-  assign \status$186[3].armed  = status[126];
-  assign \status$186[3].done  = status[127];
-  assign \status$186[3].timed_out  = status[128];
-  assign \status$186[3].clearing  = status[129];
-  assign \status$186[3].epoch  = status[133:130];
-  assign \status$186[3].tiles_done  = status[150:134];
-  assign \status$186[3].commands_done  = status[167:151];
+  assign \status$162[0]  = status[41:0];
+  assign \status$162[0].armed  = status[0];
+  assign \status$162[0].done  = status[1];
+  assign \status$162[0].timed_out  = status[2];
+  assign \status$162[0].clearing  = status[3];
+  assign \status$162[0].epoch  = status[7:4];
+  assign \status$162[0].tiles_done  = status[24:8];
+  assign \status$162[0].commands_done  = status[41:25];
+  assign \status$162[1]  = status[83:42];
+  assign \status$162[1].armed  = status[42];
+  assign \status$162[1].done  = status[43];
+  assign \status$162[1].timed_out  = status[44];
+  assign \status$162[1].clearing  = status[45];
+  assign \status$162[1].epoch  = status[49:46];
+  assign \status$162[1].tiles_done  = status[66:50];
+  assign \status$162[1].commands_done  = status[83:67];
+  assign \status$162[2]  = status[125:84];
+  assign \status$162[2].armed  = status[84];
+  assign \status$162[2].done  = status[85];
+  assign \status$162[2].timed_out  = status[86];
+  assign \status$162[2].clearing  = status[87];
+  assign \status$162[2].epoch  = status[91:88];
+  assign \status$162[2].tiles_done  = status[108:92];
+  assign \status$162[2].commands_done  = status[125:109];
+  assign \status$162[3]  = status[167:126];
+  assign \status$162[3].armed  = status[126];
+  assign \status$162[3].done  = status[127];
+  assign \status$162[3].timed_out  = status[128];
+  assign \status$162[3].clearing  = status[129];
+  assign \status$162[3].epoch  = status[133:130];
+  assign \status$162[3].tiles_done  = status[150:134];
+  assign \status$162[3].commands_done  = status[167:151];
   assign \table__payload.table  = table__payload[2:0];
   assign \table__payload.entry  = table__payload[18:3];
   assign \table__payload.word  = table__payload[22:19];
   assign \table__payload.data  = table__payload[54:23];
-  assign \table__payload$192.table  = table__payload[2:0];
-  assign \table__payload$192.entry  = table__payload[18:3];
-  assign \table__payload$192.word  = table__payload[22:19];
-  assign \table__payload$192.data  = table__payload[54:23];
-  assign \table__payload$195.table  = table__payload[2:0];
-  assign \table__payload$195.entry  = table__payload[18:3];
-  assign \table__payload$195.word  = table__payload[22:19];
-  assign \table__payload$195.data  = table__payload[54:23];
-  assign \table__payload$197.table  = table__payload[2:0];
-  assign \table__payload$197.entry  = table__payload[18:3];
-  assign \table__payload$197.word  = table__payload[22:19];
-  assign \table__payload$197.data  = table__payload[54:23];
-  assign \table__payload$199.table  = table__payload[2:0];
-  assign \table__payload$199.entry  = table__payload[18:3];
-  assign \table__payload$199.word  = table__payload[22:19];
-  assign \table__payload$199.data  = table__payload[54:23];
-  assign \table__payload$201.table  = table__payload[2:0];
-  assign \table__payload$201.entry  = table__payload[18:3];
-  assign \table__payload$201.word  = table__payload[22:19];
-  assign \table__payload$201.data  = table__payload[54:23];
-  assign \table__payload$203.table  = table__payload[2:0];
-  assign \table__payload$203.entry  = table__payload[18:3];
-  assign \table__payload$203.word  = table__payload[22:19];
-  assign \table__payload$203.data  = table__payload[54:23];
+  assign \table__payload$168.table  = table__payload[2:0];
+  assign \table__payload$168.entry  = table__payload[18:3];
+  assign \table__payload$168.word  = table__payload[22:19];
+  assign \table__payload$168.data  = table__payload[54:23];
   assign \plans[0]  = plans[24:0];
   assign \plans[0].armed  = plans[0];
   assign \plans[0].epoch  = plans[4:1];
@@ -2780,106 +2758,126 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \plans[3].epoch  = plans[79:76];
   assign \plans[3].first_tile  = plans[89:80];
   assign \plans[3].last_tile  = plans[99:90];
-  assign \plans$206[0]  = plans[24:0];
-  assign \plans$206[0].armed  = plans[0];
-  assign \plans$206[0].epoch  = plans[4:1];
-  assign \plans$206[0].first_tile  = plans[14:5];
-  assign \plans$206[0].last_tile  = plans[24:15];
-  assign \plans$206[1]  = plans[49:25];
-  assign \plans$206[1].armed  = plans[25];
-  assign \plans$206[1].epoch  = plans[29:26];
-  assign \plans$206[1].first_tile  = plans[39:30];
-  assign \plans$206[1].last_tile  = plans[49:40];
-  assign \plans$206[2]  = plans[74:50];
-  assign \plans$206[2].armed  = plans[50];
-  assign \plans$206[2].epoch  = plans[54:51];
-  assign \plans$206[2].first_tile  = plans[64:55];
-  assign \plans$206[2].last_tile  = plans[74:65];
-  assign \plans$206[3]  = plans[99:75];
-  assign \plans$206[3].armed  = plans[75];
-  assign \plans$206[3].epoch  = plans[79:76];
-  assign \plans$206[3].first_tile  = plans[89:80];
-  assign \plans$206[3].last_tile  = plans[99:90];
-  assign \plans$207[0]  = plans[24:0];
-  assign \plans$207[0].armed  = plans[0];
-  assign \plans$207[0].epoch  = plans[4:1];
-  assign \plans$207[0].first_tile  = plans[14:5];
-  assign \plans$207[0].last_tile  = plans[24:15];
-  assign \plans$207[1]  = plans[49:25];
-  assign \plans$207[1].armed  = plans[25];
-  assign \plans$207[1].epoch  = plans[29:26];
-  assign \plans$207[1].first_tile  = plans[39:30];
-  assign \plans$207[1].last_tile  = plans[49:40];
-  assign \plans$207[2]  = plans[74:50];
-  assign \plans$207[2].armed  = plans[50];
-  assign \plans$207[2].epoch  = plans[54:51];
-  assign \plans$207[2].first_tile  = plans[64:55];
-  assign \plans$207[2].last_tile  = plans[74:65];
-  assign \plans$207[3]  = plans[99:75];
-  assign \plans$207[3].armed  = plans[75];
-  assign \plans$207[3].epoch  = plans[79:76];
-  assign \plans$207[3].first_tile  = plans[89:80];
-  assign \plans$207[3].last_tile  = plans[99:90];
-  assign \plans$208[0]  = plans[24:0];
-  assign \plans$208[0].armed  = plans[0];
-  assign \plans$208[0].epoch  = plans[4:1];
-  assign \plans$208[0].first_tile  = plans[14:5];
-  assign \plans$208[0].last_tile  = plans[24:15];
-  assign \plans$208[1]  = plans[49:25];
-  assign \plans$208[1].armed  = plans[25];
-  assign \plans$208[1].epoch  = plans[29:26];
-  assign \plans$208[1].first_tile  = plans[39:30];
-  assign \plans$208[1].last_tile  = plans[49:40];
-  assign \plans$208[2]  = plans[74:50];
-  assign \plans$208[2].armed  = plans[50];
-  assign \plans$208[2].epoch  = plans[54:51];
-  assign \plans$208[2].first_tile  = plans[64:55];
-  assign \plans$208[2].last_tile  = plans[74:65];
-  assign \plans$208[3]  = plans[99:75];
-  assign \plans$208[3].armed  = plans[75];
-  assign \plans$208[3].epoch  = plans[79:76];
-  assign \plans$208[3].first_tile  = plans[89:80];
-  assign \plans$208[3].last_tile  = plans[99:90];
-  assign \plans$209[0]  = plans[24:0];
-  assign \plans$209[0].armed  = plans[0];
-  assign \plans$209[0].epoch  = plans[4:1];
-  assign \plans$209[0].first_tile  = plans[14:5];
-  assign \plans$209[0].last_tile  = plans[24:15];
-  assign \plans$209[1]  = plans[49:25];
-  assign \plans$209[1].armed  = plans[25];
-  assign \plans$209[1].epoch  = plans[29:26];
-  assign \plans$209[1].first_tile  = plans[39:30];
-  assign \plans$209[1].last_tile  = plans[49:40];
-  assign \plans$209[2]  = plans[74:50];
-  assign \plans$209[2].armed  = plans[50];
-  assign \plans$209[2].epoch  = plans[54:51];
-  assign \plans$209[2].first_tile  = plans[64:55];
-  assign \plans$209[2].last_tile  = plans[74:65];
-  assign \plans$209[3]  = plans[99:75];
-  assign \plans$209[3].armed  = plans[75];
-  assign \plans$209[3].epoch  = plans[79:76];
-  assign \plans$209[3].first_tile  = plans[89:80];
-  assign \plans$209[3].last_tile  = plans[99:90];
-  assign \plans$210[0]  = plans[24:0];
-  assign \plans$210[0].armed  = plans[0];
-  assign \plans$210[0].epoch  = plans[4:1];
-  assign \plans$210[0].first_tile  = plans[14:5];
-  assign \plans$210[0].last_tile  = plans[24:15];
-  assign \plans$210[1]  = plans[49:25];
-  assign \plans$210[1].armed  = plans[25];
-  assign \plans$210[1].epoch  = plans[29:26];
-  assign \plans$210[1].first_tile  = plans[39:30];
-  assign \plans$210[1].last_tile  = plans[49:40];
-  assign \plans$210[2]  = plans[74:50];
-  assign \plans$210[2].armed  = plans[50];
-  assign \plans$210[2].epoch  = plans[54:51];
-  assign \plans$210[2].first_tile  = plans[64:55];
-  assign \plans$210[2].last_tile  = plans[74:65];
-  assign \plans$210[3]  = plans[99:75];
-  assign \plans$210[3].armed  = plans[75];
-  assign \plans$210[3].epoch  = plans[79:76];
-  assign \plans$210[3].first_tile  = plans[89:80];
-  assign \plans$210[3].last_tile  = plans[99:90];
+  assign \plans$172[0]  = plans[24:0];
+  assign \plans$172[0].armed  = plans[0];
+  assign \plans$172[0].epoch  = plans[4:1];
+  assign \plans$172[0].first_tile  = plans[14:5];
+  assign \plans$172[0].last_tile  = plans[24:15];
+  assign \plans$172[1]  = plans[49:25];
+  assign \plans$172[1].armed  = plans[25];
+  assign \plans$172[1].epoch  = plans[29:26];
+  assign \plans$172[1].first_tile  = plans[39:30];
+  assign \plans$172[1].last_tile  = plans[49:40];
+  assign \plans$172[2]  = plans[74:50];
+  assign \plans$172[2].armed  = plans[50];
+  assign \plans$172[2].epoch  = plans[54:51];
+  assign \plans$172[2].first_tile  = plans[64:55];
+  assign \plans$172[2].last_tile  = plans[74:65];
+  assign \plans$172[3]  = plans[99:75];
+  assign \plans$172[3].armed  = plans[75];
+  assign \plans$172[3].epoch  = plans[79:76];
+  assign \plans$172[3].first_tile  = plans[89:80];
+  assign \plans$172[3].last_tile  = plans[99:90];
+  assign \table__payload$173.table  = table__payload[2:0];
+  assign \table__payload$173.entry  = table__payload[18:3];
+  assign \table__payload$173.word  = table__payload[22:19];
+  assign \table__payload$173.data  = table__payload[54:23];
+  assign \plans$175[0]  = plans[24:0];
+  assign \plans$175[0].armed  = plans[0];
+  assign \plans$175[0].epoch  = plans[4:1];
+  assign \plans$175[0].first_tile  = plans[14:5];
+  assign \plans$175[0].last_tile  = plans[24:15];
+  assign \plans$175[1]  = plans[49:25];
+  assign \plans$175[1].armed  = plans[25];
+  assign \plans$175[1].epoch  = plans[29:26];
+  assign \plans$175[1].first_tile  = plans[39:30];
+  assign \plans$175[1].last_tile  = plans[49:40];
+  assign \plans$175[2]  = plans[74:50];
+  assign \plans$175[2].armed  = plans[50];
+  assign \plans$175[2].epoch  = plans[54:51];
+  assign \plans$175[2].first_tile  = plans[64:55];
+  assign \plans$175[2].last_tile  = plans[74:65];
+  assign \plans$175[3]  = plans[99:75];
+  assign \plans$175[3].armed  = plans[75];
+  assign \plans$175[3].epoch  = plans[79:76];
+  assign \plans$175[3].first_tile  = plans[89:80];
+  assign \plans$175[3].last_tile  = plans[99:90];
+  assign \table__payload$176.table  = table__payload[2:0];
+  assign \table__payload$176.entry  = table__payload[18:3];
+  assign \table__payload$176.word  = table__payload[22:19];
+  assign \table__payload$176.data  = table__payload[54:23];
+  assign \plans$178[0]  = plans[24:0];
+  assign \plans$178[0].armed  = plans[0];
+  assign \plans$178[0].epoch  = plans[4:1];
+  assign \plans$178[0].first_tile  = plans[14:5];
+  assign \plans$178[0].last_tile  = plans[24:15];
+  assign \plans$178[1]  = plans[49:25];
+  assign \plans$178[1].armed  = plans[25];
+  assign \plans$178[1].epoch  = plans[29:26];
+  assign \plans$178[1].first_tile  = plans[39:30];
+  assign \plans$178[1].last_tile  = plans[49:40];
+  assign \plans$178[2]  = plans[74:50];
+  assign \plans$178[2].armed  = plans[50];
+  assign \plans$178[2].epoch  = plans[54:51];
+  assign \plans$178[2].first_tile  = plans[64:55];
+  assign \plans$178[2].last_tile  = plans[74:65];
+  assign \plans$178[3]  = plans[99:75];
+  assign \plans$178[3].armed  = plans[75];
+  assign \plans$178[3].epoch  = plans[79:76];
+  assign \plans$178[3].first_tile  = plans[89:80];
+  assign \plans$178[3].last_tile  = plans[99:90];
+  assign \table__payload$179.table  = table__payload[2:0];
+  assign \table__payload$179.entry  = table__payload[18:3];
+  assign \table__payload$179.word  = table__payload[22:19];
+  assign \table__payload$179.data  = table__payload[54:23];
+  assign \plans$181[0]  = plans[24:0];
+  assign \plans$181[0].armed  = plans[0];
+  assign \plans$181[0].epoch  = plans[4:1];
+  assign \plans$181[0].first_tile  = plans[14:5];
+  assign \plans$181[0].last_tile  = plans[24:15];
+  assign \plans$181[1]  = plans[49:25];
+  assign \plans$181[1].armed  = plans[25];
+  assign \plans$181[1].epoch  = plans[29:26];
+  assign \plans$181[1].first_tile  = plans[39:30];
+  assign \plans$181[1].last_tile  = plans[49:40];
+  assign \plans$181[2]  = plans[74:50];
+  assign \plans$181[2].armed  = plans[50];
+  assign \plans$181[2].epoch  = plans[54:51];
+  assign \plans$181[2].first_tile  = plans[64:55];
+  assign \plans$181[2].last_tile  = plans[74:65];
+  assign \plans$181[3]  = plans[99:75];
+  assign \plans$181[3].armed  = plans[75];
+  assign \plans$181[3].epoch  = plans[79:76];
+  assign \plans$181[3].first_tile  = plans[89:80];
+  assign \plans$181[3].last_tile  = plans[99:90];
+  assign \table__payload$182.table  = table__payload[2:0];
+  assign \table__payload$182.entry  = table__payload[18:3];
+  assign \table__payload$182.word  = table__payload[22:19];
+  assign \table__payload$182.data  = table__payload[54:23];
+  assign \table__payload$184.table  = table__payload[2:0];
+  assign \table__payload$184.entry  = table__payload[18:3];
+  assign \table__payload$184.word  = table__payload[22:19];
+  assign \table__payload$184.data  = table__payload[54:23];
+  assign \plans$186[0]  = plans[24:0];
+  assign \plans$186[0].armed  = plans[0];
+  assign \plans$186[0].epoch  = plans[4:1];
+  assign \plans$186[0].first_tile  = plans[14:5];
+  assign \plans$186[0].last_tile  = plans[24:15];
+  assign \plans$186[1]  = plans[49:25];
+  assign \plans$186[1].armed  = plans[25];
+  assign \plans$186[1].epoch  = plans[29:26];
+  assign \plans$186[1].first_tile  = plans[39:30];
+  assign \plans$186[1].last_tile  = plans[49:40];
+  assign \plans$186[2]  = plans[74:50];
+  assign \plans$186[2].armed  = plans[50];
+  assign \plans$186[2].epoch  = plans[54:51];
+  assign \plans$186[2].first_tile  = plans[64:55];
+  assign \plans$186[2].last_tile  = plans[74:65];
+  assign \plans$186[3]  = plans[99:75];
+  assign \plans$186[3].armed  = plans[75];
+  assign \plans$186[3].epoch  = plans[79:76];
+  assign \plans$186[3].first_tile  = plans[89:80];
+  assign \plans$186[3].last_tile  = plans[99:90];
   assign \error__0__payload.cause  = error__0__payload[3:0];
   assign \error__0__payload.address  = error__0__payload[35:4];
   assign \error__0__payload.tile  = error__0__payload[67:36];
@@ -2904,14 +2902,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \error__1__payload.tile.slot  = error__1__payload[48:39];
   assign \error__1__payload.tile.wg  = error__1__payload[64:49];
   assign \error__1__payload.tile.wf  = error__1__payload[67:65];
-  assign \error__payload$216.cause  = error__1__payload[3:0];
-  assign \error__payload$216.address  = error__1__payload[35:4];
-  assign \error__payload$216.tile  = error__1__payload[67:36];
-  assign \error__payload$216.tile.tracked  = error__1__payload[36];
-  assign \error__payload$216.tile.plan  = error__1__payload[38:37];
-  assign \error__payload$216.tile.slot  = error__1__payload[48:39];
-  assign \error__payload$216.tile.wg  = error__1__payload[64:49];
-  assign \error__payload$216.tile.wf  = error__1__payload[67:65];
+  assign \error__payload$192.cause  = error__1__payload[3:0];
+  assign \error__payload$192.address  = error__1__payload[35:4];
+  assign \error__payload$192.tile  = error__1__payload[67:36];
+  assign \error__payload$192.tile.tracked  = error__1__payload[36];
+  assign \error__payload$192.tile.plan  = error__1__payload[38:37];
+  assign \error__payload$192.tile.slot  = error__1__payload[48:39];
+  assign \error__payload$192.tile.wg  = error__1__payload[64:49];
+  assign \error__payload$192.tile.wf  = error__1__payload[67:65];
   assign \error__2__payload.cause  = error__2__payload[3:0];
   assign \error__2__payload.address  = error__2__payload[35:4];
   assign \error__2__payload.tile  = error__2__payload[67:36];
@@ -2920,14 +2918,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \error__2__payload.tile.slot  = error__2__payload[48:39];
   assign \error__2__payload.tile.wg  = error__2__payload[64:49];
   assign \error__2__payload.tile.wf  = error__2__payload[67:65];
-  assign \error__payload$220.cause  = error__2__payload[3:0];
-  assign \error__payload$220.address  = error__2__payload[35:4];
-  assign \error__payload$220.tile  = error__2__payload[67:36];
-  assign \error__payload$220.tile.tracked  = error__2__payload[36];
-  assign \error__payload$220.tile.plan  = error__2__payload[38:37];
-  assign \error__payload$220.tile.slot  = error__2__payload[48:39];
-  assign \error__payload$220.tile.wg  = error__2__payload[64:49];
-  assign \error__payload$220.tile.wf  = error__2__payload[67:65];
+  assign \error__payload$196.cause  = error__2__payload[3:0];
+  assign \error__payload$196.address  = error__2__payload[35:4];
+  assign \error__payload$196.tile  = error__2__payload[67:36];
+  assign \error__payload$196.tile.tracked  = error__2__payload[36];
+  assign \error__payload$196.tile.plan  = error__2__payload[38:37];
+  assign \error__payload$196.tile.slot  = error__2__payload[48:39];
+  assign \error__payload$196.tile.wg  = error__2__payload[64:49];
+  assign \error__payload$196.tile.wf  = error__2__payload[67:65];
   assign \error__3__payload.cause  = error__3__payload[3:0];
   assign \error__3__payload.address  = error__3__payload[35:4];
   assign \error__3__payload.tile  = error__3__payload[67:36];
@@ -2936,14 +2934,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \error__3__payload.tile.slot  = error__3__payload[48:39];
   assign \error__3__payload.tile.wg  = error__3__payload[64:49];
   assign \error__3__payload.tile.wf  = error__3__payload[67:65];
-  assign \error__payload$224.cause  = error__3__payload[3:0];
-  assign \error__payload$224.address  = error__3__payload[35:4];
-  assign \error__payload$224.tile  = error__3__payload[67:36];
-  assign \error__payload$224.tile.tracked  = error__3__payload[36];
-  assign \error__payload$224.tile.plan  = error__3__payload[38:37];
-  assign \error__payload$224.tile.slot  = error__3__payload[48:39];
-  assign \error__payload$224.tile.wg  = error__3__payload[64:49];
-  assign \error__payload$224.tile.wf  = error__3__payload[67:65];
+  assign \error__payload$200.cause  = error__3__payload[3:0];
+  assign \error__payload$200.address  = error__3__payload[35:4];
+  assign \error__payload$200.tile  = error__3__payload[67:36];
+  assign \error__payload$200.tile.tracked  = error__3__payload[36];
+  assign \error__payload$200.tile.plan  = error__3__payload[38:37];
+  assign \error__payload$200.tile.slot  = error__3__payload[48:39];
+  assign \error__payload$200.tile.wg  = error__3__payload[64:49];
+  assign \error__payload$200.tile.wf  = error__3__payload[67:65];
   assign \error__4__payload.cause  = error__4__payload[3:0];
   assign \error__4__payload.address  = error__4__payload[35:4];
   assign \error__4__payload.tile  = error__4__payload[67:36];
@@ -2952,14 +2950,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \error__4__payload.tile.slot  = error__4__payload[48:39];
   assign \error__4__payload.tile.wg  = error__4__payload[64:49];
   assign \error__4__payload.tile.wf  = error__4__payload[67:65];
-  assign \error__payload$228.cause  = error__4__payload[3:0];
-  assign \error__payload$228.address  = error__4__payload[35:4];
-  assign \error__payload$228.tile  = error__4__payload[67:36];
-  assign \error__payload$228.tile.tracked  = error__4__payload[36];
-  assign \error__payload$228.tile.plan  = error__4__payload[38:37];
-  assign \error__payload$228.tile.slot  = error__4__payload[48:39];
-  assign \error__payload$228.tile.wg  = error__4__payload[64:49];
-  assign \error__payload$228.tile.wf  = error__4__payload[67:65];
+  assign \error__payload$204.cause  = error__4__payload[3:0];
+  assign \error__payload$204.address  = error__4__payload[35:4];
+  assign \error__payload$204.tile  = error__4__payload[67:36];
+  assign \error__payload$204.tile.tracked  = error__4__payload[36];
+  assign \error__payload$204.tile.plan  = error__4__payload[38:37];
+  assign \error__payload$204.tile.slot  = error__4__payload[48:39];
+  assign \error__payload$204.tile.wg  = error__4__payload[64:49];
+  assign \error__payload$204.tile.wf  = error__4__payload[67:65];
   assign \error__5__payload.cause  = error__5__payload[3:0];
   assign \error__5__payload.address  = error__5__payload[35:4];
   assign \error__5__payload.tile  = error__5__payload[67:36];
@@ -2968,14 +2966,14 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \error__5__payload.tile.slot  = error__5__payload[48:39];
   assign \error__5__payload.tile.wg  = error__5__payload[64:49];
   assign \error__5__payload.tile.wf  = error__5__payload[67:65];
-  assign \error__payload$232.cause  = error__5__payload[3:0];
-  assign \error__payload$232.address  = error__5__payload[35:4];
-  assign \error__payload$232.tile  = error__5__payload[67:36];
-  assign \error__payload$232.tile.tracked  = error__5__payload[36];
-  assign \error__payload$232.tile.plan  = error__5__payload[38:37];
-  assign \error__payload$232.tile.slot  = error__5__payload[48:39];
-  assign \error__payload$232.tile.wg  = error__5__payload[64:49];
-  assign \error__payload$232.tile.wf  = error__5__payload[67:65];
+  assign \error__payload$208.cause  = error__5__payload[3:0];
+  assign \error__payload$208.address  = error__5__payload[35:4];
+  assign \error__payload$208.tile  = error__5__payload[67:36];
+  assign \error__payload$208.tile.tracked  = error__5__payload[36];
+  assign \error__payload$208.tile.plan  = error__5__payload[38:37];
+  assign \error__payload$208.tile.slot  = error__5__payload[48:39];
+  assign \error__payload$208.tile.wg  = error__5__payload[64:49];
+  assign \error__payload$208.tile.wf  = error__5__payload[67:65];
   assign \compute__payload.op  = compute__payload[1:0];
   assign \compute__payload.dtype  = compute__payload[3:2];
   assign \compute__payload.source  = compute__payload[5:4];
@@ -2995,63 +2993,25 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \compute__payload.tile.slot  = compute__payload[145:136];
   assign \compute__payload.tile.wg  = compute__payload[161:146];
   assign \compute__payload.tile.wf  = compute__payload[164:162];
-  assign \compute__payload$236.op  = compute__payload[1:0];
-  assign \compute__payload$236.dtype  = compute__payload[3:2];
-  assign \compute__payload$236.source  = compute__payload[5:4];
-  assign \compute__payload$236.tag  = compute__payload[8:6];
-  assign \compute__payload$236.last  = compute__payload[9];
-  assign \compute__payload$236.address  = compute__payload[41:10];
-  assign \compute__payload$236.data  = compute__payload[105:42];
-  assign \compute__payload$236.strobe  = compute__payload[113:106];
-  assign \compute__payload$236.touch  = compute__payload[132:114];
-  assign \compute__payload$236.touch.enable  = compute__payload[114];
-  assign \compute__payload$236.touch.parity  = compute__payload[115];
-  assign \compute__payload$236.touch.writer  = compute__payload[116];
-  assign \compute__payload$236.touch.index  = compute__payload[132:117];
-  assign \compute__payload$236.tile  = compute__payload[164:133];
-  assign \compute__payload$236.tile.tracked  = compute__payload[133];
-  assign \compute__payload$236.tile.plan  = compute__payload[135:134];
-  assign \compute__payload$236.tile.slot  = compute__payload[145:136];
-  assign \compute__payload$236.tile.wg  = compute__payload[161:146];
-  assign \compute__payload$236.tile.wf  = compute__payload[164:162];
-  assign \ingress__payload.op  = ingress__payload[1:0];
-  assign \ingress__payload.dtype  = ingress__payload[3:2];
-  assign \ingress__payload.source  = ingress__payload[5:4];
-  assign \ingress__payload.tag  = ingress__payload[8:6];
-  assign \ingress__payload.last  = ingress__payload[9];
-  assign \ingress__payload.address  = ingress__payload[41:10];
-  assign \ingress__payload.data  = ingress__payload[105:42];
-  assign \ingress__payload.strobe  = ingress__payload[113:106];
-  assign \ingress__payload.touch  = ingress__payload[132:114];
-  assign \ingress__payload.touch.enable  = ingress__payload[114];
-  assign \ingress__payload.touch.parity  = ingress__payload[115];
-  assign \ingress__payload.touch.writer  = ingress__payload[116];
-  assign \ingress__payload.touch.index  = ingress__payload[132:117];
-  assign \ingress__payload.tile  = ingress__payload[164:133];
-  assign \ingress__payload.tile.tracked  = ingress__payload[133];
-  assign \ingress__payload.tile.plan  = ingress__payload[135:134];
-  assign \ingress__payload.tile.slot  = ingress__payload[145:136];
-  assign \ingress__payload.tile.wg  = ingress__payload[161:146];
-  assign \ingress__payload.tile.wf  = ingress__payload[164:162];
-  assign \request__payload.op  = ingress__payload[1:0];
-  assign \request__payload.dtype  = ingress__payload[3:2];
-  assign \request__payload.source  = ingress__payload[5:4];
-  assign \request__payload.tag  = ingress__payload[8:6];
-  assign \request__payload.last  = ingress__payload[9];
-  assign \request__payload.address  = ingress__payload[41:10];
-  assign \request__payload.data  = ingress__payload[105:42];
-  assign \request__payload.strobe  = ingress__payload[113:106];
-  assign \request__payload.touch  = ingress__payload[132:114];
-  assign \request__payload.touch.enable  = ingress__payload[114];
-  assign \request__payload.touch.parity  = ingress__payload[115];
-  assign \request__payload.touch.writer  = ingress__payload[116];
-  assign \request__payload.touch.index  = ingress__payload[132:117];
-  assign \request__payload.tile  = ingress__payload[164:133];
-  assign \request__payload.tile.tracked  = ingress__payload[133];
-  assign \request__payload.tile.plan  = ingress__payload[135:134];
-  assign \request__payload.tile.slot  = ingress__payload[145:136];
-  assign \request__payload.tile.wg  = ingress__payload[161:146];
-  assign \request__payload.tile.wf  = ingress__payload[164:162];
+  assign \compute__payload$212.op  = compute__payload[1:0];
+  assign \compute__payload$212.dtype  = compute__payload[3:2];
+  assign \compute__payload$212.source  = compute__payload[5:4];
+  assign \compute__payload$212.tag  = compute__payload[8:6];
+  assign \compute__payload$212.last  = compute__payload[9];
+  assign \compute__payload$212.address  = compute__payload[41:10];
+  assign \compute__payload$212.data  = compute__payload[105:42];
+  assign \compute__payload$212.strobe  = compute__payload[113:106];
+  assign \compute__payload$212.touch  = compute__payload[132:114];
+  assign \compute__payload$212.touch.enable  = compute__payload[114];
+  assign \compute__payload$212.touch.parity  = compute__payload[115];
+  assign \compute__payload$212.touch.writer  = compute__payload[116];
+  assign \compute__payload$212.touch.index  = compute__payload[132:117];
+  assign \compute__payload$212.tile  = compute__payload[164:133];
+  assign \compute__payload$212.tile.tracked  = compute__payload[133];
+  assign \compute__payload$212.tile.plan  = compute__payload[135:134];
+  assign \compute__payload$212.tile.slot  = compute__payload[145:136];
+  assign \compute__payload$212.tile.wg  = compute__payload[161:146];
+  assign \compute__payload$212.tile.wf  = compute__payload[164:162];
   assign \i__payload.address  = i__payload[31:0];
   assign \i__payload.beats  = i__payload[35:32];
   assign \read__payload.address  = i__payload[31:0];
@@ -3079,29 +3039,29 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \i__0__payload.tile.slot  = i__0__payload[145:136];
   assign \i__0__payload.tile.wg  = i__0__payload[161:146];
   assign \i__0__payload.tile.wf  = i__0__payload[164:162];
-  assign \request__payload$268.op  = \request__payload$268 [1:0];
-  assign \request__payload$268.dtype  = \request__payload$268 [3:2];
-  assign \request__payload$268.source  = \request__payload$268 [5:4];
-  assign \request__payload$268.tag  = \request__payload$268 [8:6];
-  assign \request__payload$268.last  = \request__payload$268 [9];
-  assign \request__payload$268.address  = \request__payload$268 [41:10];
-  assign \request__payload$268.data  = \request__payload$268 [105:42];
-  assign \request__payload$268.strobe  = \request__payload$268 [113:106];
-  assign \request__payload$268.touch  = \request__payload$268 [132:114];
-  assign \request__payload$268.touch.enable  = \request__payload$268 [114];
-  assign \request__payload$268.touch.parity  = \request__payload$268 [115];
-  assign \request__payload$268.touch.writer  = \request__payload$268 [116];
-  assign \request__payload$268.touch.index  = \request__payload$268 [132:117];
-  assign \request__payload$268.tile  = \request__payload$268 [164:133];
-  assign \request__payload$268.tile.tracked  = \request__payload$268 [133];
-  assign \request__payload$268.tile.plan  = \request__payload$268 [135:134];
-  assign \request__payload$268.tile.slot  = \request__payload$268 [145:136];
-  assign \request__payload$268.tile.wg  = \request__payload$268 [161:146];
-  assign \request__payload$268.tile.wf  = \request__payload$268 [164:162];
-  assign \i__payload$269.address  = \i__payload$269 [31:0];
-  assign \i__payload$269.last  = \i__payload$269 [32];
-  assign \o__payload$270.address  = \o__payload$270 [31:0];
-  assign \o__payload$270.last  = \o__payload$270 [32];
+  assign \request__payload.op  = request__payload[1:0];
+  assign \request__payload.dtype  = request__payload[3:2];
+  assign \request__payload.source  = request__payload[5:4];
+  assign \request__payload.tag  = request__payload[8:6];
+  assign \request__payload.last  = request__payload[9];
+  assign \request__payload.address  = request__payload[41:10];
+  assign \request__payload.data  = request__payload[105:42];
+  assign \request__payload.strobe  = request__payload[113:106];
+  assign \request__payload.touch  = request__payload[132:114];
+  assign \request__payload.touch.enable  = request__payload[114];
+  assign \request__payload.touch.parity  = request__payload[115];
+  assign \request__payload.touch.writer  = request__payload[116];
+  assign \request__payload.touch.index  = request__payload[132:117];
+  assign \request__payload.tile  = request__payload[164:133];
+  assign \request__payload.tile.tracked  = request__payload[133];
+  assign \request__payload.tile.plan  = request__payload[135:134];
+  assign \request__payload.tile.slot  = request__payload[145:136];
+  assign \request__payload.tile.wg  = request__payload[161:146];
+  assign \request__payload.tile.wf  = request__payload[164:162];
+  assign \i__payload$239.address  = \i__payload$239 [31:0];
+  assign \i__payload$239.last  = \i__payload$239 [32];
+  assign \o__payload$240.address  = \o__payload$240 [31:0];
+  assign \o__payload$240.last  = \o__payload$240 [32];
   assign \i__1__payload.op  = i__1__payload[1:0];
   assign \i__1__payload.dtype  = i__1__payload[3:2];
   assign \i__1__payload.source  = i__1__payload[5:4];
@@ -3159,37 +3119,37 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \dma__payload.tile.slot  = dma__payload[145:136];
   assign \dma__payload.tile.wg  = dma__payload[161:146];
   assign \dma__payload.tile.wf  = dma__payload[164:162];
-  assign \o__payload$278.op  = dma__payload[1:0];
-  assign \o__payload$278.dtype  = dma__payload[3:2];
-  assign \o__payload$278.source  = dma__payload[5:4];
-  assign \o__payload$278.tag  = dma__payload[8:6];
-  assign \o__payload$278.last  = dma__payload[9];
-  assign \o__payload$278.address  = dma__payload[41:10];
-  assign \o__payload$278.data  = dma__payload[105:42];
-  assign \o__payload$278.strobe  = dma__payload[113:106];
-  assign \o__payload$278.touch  = dma__payload[132:114];
-  assign \o__payload$278.touch.enable  = dma__payload[114];
-  assign \o__payload$278.touch.parity  = dma__payload[115];
-  assign \o__payload$278.touch.writer  = dma__payload[116];
-  assign \o__payload$278.touch.index  = dma__payload[132:117];
-  assign \o__payload$278.tile  = dma__payload[164:133];
-  assign \o__payload$278.tile.tracked  = dma__payload[133];
-  assign \o__payload$278.tile.plan  = dma__payload[135:134];
-  assign \o__payload$278.tile.slot  = dma__payload[145:136];
-  assign \o__payload$278.tile.wg  = dma__payload[161:146];
-  assign \o__payload$278.tile.wf  = dma__payload[164:162];
-  assign \read__payload$283.source  = \read__payload$283 [1:0];
-  assign \read__payload$283.last  = \read__payload$283 [2];
-  assign \read__payload$283.error  = \read__payload$283 [3];
-  assign \read__payload$283.data  = \read__payload$283 [67:4];
-  assign \read__payload$284.source  = \read__payload$283 [1:0];
-  assign \read__payload$284.last  = \read__payload$283 [2];
-  assign \read__payload$284.error  = \read__payload$283 [3];
-  assign \read__payload$284.data  = \read__payload$283 [67:4];
-  assign \data__payload.source  = \read__payload$283 [1:0];
-  assign \data__payload.last  = \read__payload$283 [2];
-  assign \data__payload.error  = \read__payload$283 [3];
-  assign \data__payload.data  = \read__payload$283 [67:4];
+  assign \o__payload$248.op  = dma__payload[1:0];
+  assign \o__payload$248.dtype  = dma__payload[3:2];
+  assign \o__payload$248.source  = dma__payload[5:4];
+  assign \o__payload$248.tag  = dma__payload[8:6];
+  assign \o__payload$248.last  = dma__payload[9];
+  assign \o__payload$248.address  = dma__payload[41:10];
+  assign \o__payload$248.data  = dma__payload[105:42];
+  assign \o__payload$248.strobe  = dma__payload[113:106];
+  assign \o__payload$248.touch  = dma__payload[132:114];
+  assign \o__payload$248.touch.enable  = dma__payload[114];
+  assign \o__payload$248.touch.parity  = dma__payload[115];
+  assign \o__payload$248.touch.writer  = dma__payload[116];
+  assign \o__payload$248.touch.index  = dma__payload[132:117];
+  assign \o__payload$248.tile  = dma__payload[164:133];
+  assign \o__payload$248.tile.tracked  = dma__payload[133];
+  assign \o__payload$248.tile.plan  = dma__payload[135:134];
+  assign \o__payload$248.tile.slot  = dma__payload[145:136];
+  assign \o__payload$248.tile.wg  = dma__payload[161:146];
+  assign \o__payload$248.tile.wf  = dma__payload[164:162];
+  assign \read__payload$253.source  = \read__payload$253 [1:0];
+  assign \read__payload$253.last  = \read__payload$253 [2];
+  assign \read__payload$253.error  = \read__payload$253 [3];
+  assign \read__payload$253.data  = \read__payload$253 [67:4];
+  assign \read__payload$254.source  = \read__payload$253 [1:0];
+  assign \read__payload$254.last  = \read__payload$253 [2];
+  assign \read__payload$254.error  = \read__payload$253 [3];
+  assign \read__payload$254.data  = \read__payload$253 [67:4];
+  assign \data__payload.source  = \read__payload$253 [1:0];
+  assign \data__payload.last  = \read__payload$253 [2];
+  assign \data__payload.error  = \read__payload$253 [3];
+  assign \data__payload.data  = \read__payload$253 [67:4];
   assign \commit__payload.source  = commit__payload[1:0];
   assign \commit__payload.tag  = commit__payload[4:2];
   assign \commit__payload.last  = commit__payload[5];
@@ -3202,116 +3162,116 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \commit__payload.tile.slot  = commit__payload[55:46];
   assign \commit__payload.tile.wg  = commit__payload[71:56];
   assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$290.source  = commit__payload[1:0];
-  assign \commit__payload$290.tag  = commit__payload[4:2];
-  assign \commit__payload$290.last  = commit__payload[5];
-  assign \commit__payload$290.error  = commit__payload[6];
-  assign \commit__payload$290.bytes  = commit__payload[10:7];
-  assign \commit__payload$290.address  = commit__payload[42:11];
-  assign \commit__payload$290.tile  = commit__payload[74:43];
-  assign \commit__payload$290.tile.tracked  = commit__payload[43];
-  assign \commit__payload$290.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$290.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$290.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$290.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$293.source  = commit__payload[1:0];
-  assign \commit__payload$293.tag  = commit__payload[4:2];
-  assign \commit__payload$293.last  = commit__payload[5];
-  assign \commit__payload$293.error  = commit__payload[6];
-  assign \commit__payload$293.bytes  = commit__payload[10:7];
-  assign \commit__payload$293.address  = commit__payload[42:11];
-  assign \commit__payload$293.tile  = commit__payload[74:43];
-  assign \commit__payload$293.tile.tracked  = commit__payload[43];
-  assign \commit__payload$293.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$293.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$293.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$293.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$260.source  = commit__payload[1:0];
+  assign \commit__payload$260.tag  = commit__payload[4:2];
+  assign \commit__payload$260.last  = commit__payload[5];
+  assign \commit__payload$260.error  = commit__payload[6];
+  assign \commit__payload$260.bytes  = commit__payload[10:7];
+  assign \commit__payload$260.address  = commit__payload[42:11];
+  assign \commit__payload$260.tile  = commit__payload[74:43];
+  assign \commit__payload$260.tile.tracked  = commit__payload[43];
+  assign \commit__payload$260.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$260.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$260.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$260.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$263.source  = commit__payload[1:0];
+  assign \commit__payload$263.tag  = commit__payload[4:2];
+  assign \commit__payload$263.last  = commit__payload[5];
+  assign \commit__payload$263.error  = commit__payload[6];
+  assign \commit__payload$263.bytes  = commit__payload[10:7];
+  assign \commit__payload$263.address  = commit__payload[42:11];
+  assign \commit__payload$263.tile  = commit__payload[74:43];
+  assign \commit__payload$263.tile.tracked  = commit__payload[43];
+  assign \commit__payload$263.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$263.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$263.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$263.tile.wf  = commit__payload[74:72];
   assign \full__payload.plan  = full__payload[1:0];
   assign \full__payload.slot  = full__payload[11:2];
   assign \full__payload.command  = full__payload[27:12];
   assign \full__payload.stamp  = full__payload[51:28];
-  assign \full__payload$296.plan  = full__payload[1:0];
-  assign \full__payload$296.slot  = full__payload[11:2];
-  assign \full__payload$296.command  = full__payload[27:12];
-  assign \full__payload$296.stamp  = full__payload[51:28];
-  assign \full__payload$299.plan  = full__payload[1:0];
-  assign \full__payload$299.slot  = full__payload[11:2];
-  assign \full__payload$299.command  = full__payload[27:12];
-  assign \full__payload$299.stamp  = full__payload[51:28];
+  assign \full__payload$266.plan  = full__payload[1:0];
+  assign \full__payload$266.slot  = full__payload[11:2];
+  assign \full__payload$266.command  = full__payload[27:12];
+  assign \full__payload$266.stamp  = full__payload[51:28];
+  assign \full__payload$269.plan  = full__payload[1:0];
+  assign \full__payload$269.slot  = full__payload[11:2];
+  assign \full__payload$269.command  = full__payload[27:12];
+  assign \full__payload$269.stamp  = full__payload[51:28];
   assign \fire__payload.plan  = fire__payload[1:0];
   assign \fire__payload.route  = fire__payload[4:2];
   assign \fire__payload.first  = fire__payload[14:5];
   assign \fire__payload.count  = fire__payload[25:15];
   assign \fire__payload.stamp  = fire__payload[49:26];
-  assign \fire__payload$303.plan  = fire__payload[1:0];
-  assign \fire__payload$303.route  = fire__payload[4:2];
-  assign \fire__payload$303.first  = fire__payload[14:5];
-  assign \fire__payload$303.count  = fire__payload[25:15];
-  assign \fire__payload$303.stamp  = fire__payload[49:26];
-  assign \i__payload$309.source  = \i__payload$309 [31:0];
-  assign \i__payload$309.destination  = \i__payload$309 [63:32];
-  assign \i__payload$309.rows  = \i__payload$309 [79:64];
-  assign \i__payload$309.row_bytes  = \i__payload$309 [103:80];
-  assign \i__payload$309.source_pitch  = \i__payload$309 [135:104];
-  assign \i__payload$309.destination_pitch  = \i__payload$309 [167:136];
-  assign \i__payload$309.op  = \i__payload$309 [169:168];
-  assign \i__payload$309.dtype  = \i__payload$309 [171:170];
-  assign \i__payload$309.tracked  = \i__payload$309 [172];
-  assign \i__payload$309.plan  = \i__payload$309 [174:173];
-  assign \i__payload$309.epoch  = \i__payload$309 [178:175];
-  assign \i__payload$309.wg  = \i__payload$309 [194:179];
-  assign \i__payload$309.wf  = \i__payload$309 [197:195];
-  assign \i__payload$309.first  = \i__payload$309 [198];
-  assign \i__payload$309.last  = \i__payload$309 [199];
-  assign \i__payload$309.stamp  = \i__payload$309 [223:200];
-  assign \block__payload.source  = \i__payload$309 [31:0];
-  assign \block__payload.destination  = \i__payload$309 [63:32];
-  assign \block__payload.rows  = \i__payload$309 [79:64];
-  assign \block__payload.row_bytes  = \i__payload$309 [103:80];
-  assign \block__payload.source_pitch  = \i__payload$309 [135:104];
-  assign \block__payload.destination_pitch  = \i__payload$309 [167:136];
-  assign \block__payload.op  = \i__payload$309 [169:168];
-  assign \block__payload.dtype  = \i__payload$309 [171:170];
-  assign \block__payload.tracked  = \i__payload$309 [172];
-  assign \block__payload.plan  = \i__payload$309 [174:173];
-  assign \block__payload.epoch  = \i__payload$309 [178:175];
-  assign \block__payload.wg  = \i__payload$309 [194:179];
-  assign \block__payload.wf  = \i__payload$309 [197:195];
-  assign \block__payload.first  = \i__payload$309 [198];
-  assign \block__payload.last  = \i__payload$309 [199];
-  assign \block__payload.stamp  = \i__payload$309 [223:200];
-  assign \block__payload$315.source  = \block__payload$315 [31:0];
-  assign \block__payload$315.destination  = \block__payload$315 [63:32];
-  assign \block__payload$315.rows  = \block__payload$315 [79:64];
-  assign \block__payload$315.row_bytes  = \block__payload$315 [103:80];
-  assign \block__payload$315.source_pitch  = \block__payload$315 [135:104];
-  assign \block__payload$315.destination_pitch  = \block__payload$315 [167:136];
-  assign \block__payload$315.op  = \block__payload$315 [169:168];
-  assign \block__payload$315.dtype  = \block__payload$315 [171:170];
-  assign \block__payload$315.tracked  = \block__payload$315 [172];
-  assign \block__payload$315.plan  = \block__payload$315 [174:173];
-  assign \block__payload$315.epoch  = \block__payload$315 [178:175];
-  assign \block__payload$315.wg  = \block__payload$315 [194:179];
-  assign \block__payload$315.wf  = \block__payload$315 [197:195];
-  assign \block__payload$315.first  = \block__payload$315 [198];
-  assign \block__payload$315.last  = \block__payload$315 [199];
-  assign \block__payload$315.stamp  = \block__payload$315 [223:200];
-  assign \o__payload$316.source  = \block__payload$315 [31:0];
-  assign \o__payload$316.destination  = \block__payload$315 [63:32];
-  assign \o__payload$316.rows  = \block__payload$315 [79:64];
-  assign \o__payload$316.row_bytes  = \block__payload$315 [103:80];
-  assign \o__payload$316.source_pitch  = \block__payload$315 [135:104];
-  assign \o__payload$316.destination_pitch  = \block__payload$315 [167:136];
-  assign \o__payload$316.op  = \block__payload$315 [169:168];
-  assign \o__payload$316.dtype  = \block__payload$315 [171:170];
-  assign \o__payload$316.tracked  = \block__payload$315 [172];
-  assign \o__payload$316.plan  = \block__payload$315 [174:173];
-  assign \o__payload$316.epoch  = \block__payload$315 [178:175];
-  assign \o__payload$316.wg  = \block__payload$315 [194:179];
-  assign \o__payload$316.wf  = \block__payload$315 [197:195];
-  assign \o__payload$316.first  = \block__payload$315 [198];
-  assign \o__payload$316.last  = \block__payload$315 [199];
-  assign \o__payload$316.stamp  = \block__payload$315 [223:200];
+  assign \fire__payload$273.plan  = fire__payload[1:0];
+  assign \fire__payload$273.route  = fire__payload[4:2];
+  assign \fire__payload$273.first  = fire__payload[14:5];
+  assign \fire__payload$273.count  = fire__payload[25:15];
+  assign \fire__payload$273.stamp  = fire__payload[49:26];
+  assign \i__payload$279.source  = \i__payload$279 [31:0];
+  assign \i__payload$279.destination  = \i__payload$279 [63:32];
+  assign \i__payload$279.rows  = \i__payload$279 [79:64];
+  assign \i__payload$279.row_bytes  = \i__payload$279 [103:80];
+  assign \i__payload$279.source_pitch  = \i__payload$279 [135:104];
+  assign \i__payload$279.destination_pitch  = \i__payload$279 [167:136];
+  assign \i__payload$279.op  = \i__payload$279 [169:168];
+  assign \i__payload$279.dtype  = \i__payload$279 [171:170];
+  assign \i__payload$279.tracked  = \i__payload$279 [172];
+  assign \i__payload$279.plan  = \i__payload$279 [174:173];
+  assign \i__payload$279.epoch  = \i__payload$279 [178:175];
+  assign \i__payload$279.wg  = \i__payload$279 [194:179];
+  assign \i__payload$279.wf  = \i__payload$279 [197:195];
+  assign \i__payload$279.first  = \i__payload$279 [198];
+  assign \i__payload$279.last  = \i__payload$279 [199];
+  assign \i__payload$279.stamp  = \i__payload$279 [223:200];
+  assign \block__payload.source  = \i__payload$279 [31:0];
+  assign \block__payload.destination  = \i__payload$279 [63:32];
+  assign \block__payload.rows  = \i__payload$279 [79:64];
+  assign \block__payload.row_bytes  = \i__payload$279 [103:80];
+  assign \block__payload.source_pitch  = \i__payload$279 [135:104];
+  assign \block__payload.destination_pitch  = \i__payload$279 [167:136];
+  assign \block__payload.op  = \i__payload$279 [169:168];
+  assign \block__payload.dtype  = \i__payload$279 [171:170];
+  assign \block__payload.tracked  = \i__payload$279 [172];
+  assign \block__payload.plan  = \i__payload$279 [174:173];
+  assign \block__payload.epoch  = \i__payload$279 [178:175];
+  assign \block__payload.wg  = \i__payload$279 [194:179];
+  assign \block__payload.wf  = \i__payload$279 [197:195];
+  assign \block__payload.first  = \i__payload$279 [198];
+  assign \block__payload.last  = \i__payload$279 [199];
+  assign \block__payload.stamp  = \i__payload$279 [223:200];
+  assign \block__payload$285.source  = \block__payload$285 [31:0];
+  assign \block__payload$285.destination  = \block__payload$285 [63:32];
+  assign \block__payload$285.rows  = \block__payload$285 [79:64];
+  assign \block__payload$285.row_bytes  = \block__payload$285 [103:80];
+  assign \block__payload$285.source_pitch  = \block__payload$285 [135:104];
+  assign \block__payload$285.destination_pitch  = \block__payload$285 [167:136];
+  assign \block__payload$285.op  = \block__payload$285 [169:168];
+  assign \block__payload$285.dtype  = \block__payload$285 [171:170];
+  assign \block__payload$285.tracked  = \block__payload$285 [172];
+  assign \block__payload$285.plan  = \block__payload$285 [174:173];
+  assign \block__payload$285.epoch  = \block__payload$285 [178:175];
+  assign \block__payload$285.wg  = \block__payload$285 [194:179];
+  assign \block__payload$285.wf  = \block__payload$285 [197:195];
+  assign \block__payload$285.first  = \block__payload$285 [198];
+  assign \block__payload$285.last  = \block__payload$285 [199];
+  assign \block__payload$285.stamp  = \block__payload$285 [223:200];
+  assign \o__payload$286.source  = \block__payload$285 [31:0];
+  assign \o__payload$286.destination  = \block__payload$285 [63:32];
+  assign \o__payload$286.rows  = \block__payload$285 [79:64];
+  assign \o__payload$286.row_bytes  = \block__payload$285 [103:80];
+  assign \o__payload$286.source_pitch  = \block__payload$285 [135:104];
+  assign \o__payload$286.destination_pitch  = \block__payload$285 [167:136];
+  assign \o__payload$286.op  = \block__payload$285 [169:168];
+  assign \o__payload$286.dtype  = \block__payload$285 [171:170];
+  assign \o__payload$286.tracked  = \block__payload$285 [172];
+  assign \o__payload$286.plan  = \block__payload$285 [174:173];
+  assign \o__payload$286.epoch  = \block__payload$285 [178:175];
+  assign \o__payload$286.wg  = \block__payload$285 [194:179];
+  assign \o__payload$286.wf  = \block__payload$285 [197:195];
+  assign \o__payload$286.first  = \block__payload$285 [198];
+  assign \o__payload$286.last  = \block__payload$285 [199];
+  assign \o__payload$286.stamp  = \block__payload$285 [223:200];
   assign \block_done__payload.plan  = block_done__payload[1:0];
   assign \block_done__payload.last  = block_done__payload[2];
   assign \block_done__payload.error  = block_done__payload[3];
@@ -3319,7 +3279,51 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \done__payload.last  = block_done__payload[2];
   assign \done__payload.error  = block_done__payload[3];
   assign \command_done__payload.plan  = command_done__payload;
-  assign \command_done__payload$326.plan  = command_done__payload;
+  assign \command_done__payload$296.plan  = command_done__payload;
+  assign \tx__payload.data  = tx__payload[63:0];
+  assign \tx__payload.keep  = tx__payload[71:64];
+  assign \tx__payload.last  = tx__payload[72];
+  assign \rx__payload.data  = rx__payload[63:0];
+  assign \rx__payload.keep  = rx__payload[71:64];
+  assign \rx__payload.last  = rx__payload[72];
+  assign \ingress__payload.op  = ingress__payload[1:0];
+  assign \ingress__payload.dtype  = ingress__payload[3:2];
+  assign \ingress__payload.source  = ingress__payload[5:4];
+  assign \ingress__payload.tag  = ingress__payload[8:6];
+  assign \ingress__payload.last  = ingress__payload[9];
+  assign \ingress__payload.address  = ingress__payload[41:10];
+  assign \ingress__payload.data  = ingress__payload[105:42];
+  assign \ingress__payload.strobe  = ingress__payload[113:106];
+  assign \ingress__payload.touch  = ingress__payload[132:114];
+  assign \ingress__payload.touch.enable  = ingress__payload[114];
+  assign \ingress__payload.touch.parity  = ingress__payload[115];
+  assign \ingress__payload.touch.writer  = ingress__payload[116];
+  assign \ingress__payload.touch.index  = ingress__payload[132:117];
+  assign \ingress__payload.tile  = ingress__payload[164:133];
+  assign \ingress__payload.tile.tracked  = ingress__payload[133];
+  assign \ingress__payload.tile.plan  = ingress__payload[135:134];
+  assign \ingress__payload.tile.slot  = ingress__payload[145:136];
+  assign \ingress__payload.tile.wg  = ingress__payload[161:146];
+  assign \ingress__payload.tile.wf  = ingress__payload[164:162];
+  assign \request__payload$324.op  = ingress__payload[1:0];
+  assign \request__payload$324.dtype  = ingress__payload[3:2];
+  assign \request__payload$324.source  = ingress__payload[5:4];
+  assign \request__payload$324.tag  = ingress__payload[8:6];
+  assign \request__payload$324.last  = ingress__payload[9];
+  assign \request__payload$324.address  = ingress__payload[41:10];
+  assign \request__payload$324.data  = ingress__payload[105:42];
+  assign \request__payload$324.strobe  = ingress__payload[113:106];
+  assign \request__payload$324.touch  = ingress__payload[132:114];
+  assign \request__payload$324.touch.enable  = ingress__payload[114];
+  assign \request__payload$324.touch.parity  = ingress__payload[115];
+  assign \request__payload$324.touch.writer  = ingress__payload[116];
+  assign \request__payload$324.touch.index  = ingress__payload[132:117];
+  assign \request__payload$324.tile  = ingress__payload[164:133];
+  assign \request__payload$324.tile.tracked  = ingress__payload[133];
+  assign \request__payload$324.tile.plan  = ingress__payload[135:134];
+  assign \request__payload$324.tile.slot  = ingress__payload[145:136];
+  assign \request__payload$324.tile.wg  = ingress__payload[161:146];
+  assign \request__payload$324.tile.wf  = ingress__payload[164:162];
   assign \i__payload$329.op  = \$130 [1:0];
   assign \i__payload$329.dtype  = \$130 [3:2];
   assign \i__payload$329.tracked  = \$130 [4];
@@ -3536,15 +3540,13 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \events$423.remote_bytes  = \$127 [3:0];
   assign \events$423.write_stall  = \$127 [4];
   assign \events$423.read_stall  = \$128 ;
-  assign \events$424.update_bytes  = \events$424 [3:0];
-  assign \events$424.store_bytes  = \events$424 [7:4];
-  assign \events$426.compute_issue  = \events$426 [0];
-  assign \events$426.communication_issue  = \events$426 [1];
-  assign \events$426.compute_stall  = \events$426 [2];
-  assign \events$426.communication_stall  = \events$426 [3];
-  assign \events$426.forced  = \events$426 [4];
-  assign \events$426.communication_hold  = \events$426 [5];
-  assign \events$426.access  = \events$426 [6];
+  assign \events$425.compute_issue  = \events$425 [0];
+  assign \events$425.communication_issue  = \events$425 [1];
+  assign \events$425.compute_stall  = \events$425 [2];
+  assign \events$425.communication_stall  = \events$425 [3];
+  assign \events$425.forced  = \events$425 [4];
+  assign \events$425.communication_hold  = \events$425 [5];
+  assign \events$425.access  = \events$425 [6];
   assign \dram_events.activate  = 1'h0;
   assign \dram_events.precharge  = 1'h0;
   assign \dram_events.refresh  = 1'h0;
@@ -3555,6 +3557,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \levels.tracker_high_water  = levels[17:9];
   assign \levels.overflow_occupancy  = levels[28:18];
   assign \levels.overflow_high_water  = levels[39:29];
+  assign \events$433.update_bytes  = \events$433 [3:0];
+  assign \events$433.store_bytes  = \events$433 [7:4];
   assign \end$435[0]  = \end$435 ;
   assign \end$435[0].valid  = \end$435 [0];
   assign \end$435[0].plan  = \end$435 [2:1];
@@ -3600,40 +3604,40 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign levels[28:18] = overflow_occupancy;
   assign levels[17:9] = high_water;
   assign levels[8:0] = occupancy;
+  assign events[33] = \$76 ;
+  assign events[32] = \$75 ;
+  assign events[30] = \stall$434 ;
+  assign events[19:16] = \events$433 [7:4];
+  assign events[15:12] = \events$433 [3:0];
   assign events[54] = 1'h0;
   assign events[53] = 1'h0;
   assign events[52] = 1'h0;
   assign events[51] = 1'h0;
   assign events[50] = 1'h0;
   assign events[49] = 1'h0;
-  assign events[48] = \$76 ;
-  assign events[47] = \$74 ;
-  assign events[46] = \$71 ;
-  assign events[45] = \$68 ;
-  assign events[44] = \$65 ;
-  assign events[43] = \$62 ;
-  assign events[42] = \$59 ;
-  assign events[41] = \$56 ;
-  assign events[40] = \events$426 [5];
-  assign events[39] = \events$426 [1];
-  assign events[38] = \events$426 [0];
-  assign events[37] = \$53 ;
-  assign events[36] = \full__valid$298 ;
-  assign events[35] = \events$426 [4];
-  assign events[34] = \events$426 [6];
-  assign events[33] = \$52 ;
-  assign events[32] = \$51 ;
-  assign events[31] = \stall$428 ;
-  assign events[30] = stall;
-  assign events[29] = \events$426 [3];
-  assign events[28] = \events$426 [2];
+  assign events[48] = \$74 ;
+  assign events[47] = \$72 ;
+  assign events[46] = \$69 ;
+  assign events[45] = \$66 ;
+  assign events[44] = \$63 ;
+  assign events[43] = \$60 ;
+  assign events[42] = \$57 ;
+  assign events[41] = \$54 ;
+  assign events[40] = \events$425 [5];
+  assign events[39] = \events$425 [1];
+  assign events[38] = \events$425 [0];
+  assign events[37] = \$51 ;
+  assign events[36] = \full__valid$268 ;
+  assign events[35] = \events$425 [4];
+  assign events[34] = \events$425 [6];
+  assign events[31] = stall;
+  assign events[29] = \events$425 [3];
+  assign events[28] = \events$425 [2];
   assign events[27] = \$128 ;
   assign events[26] = \$127 [4];
-  assign events[25] = \commit__valid$292 ;
+  assign events[25] = \commit__valid$262 ;
   assign events[24] = \$50 ;
   assign events[23:20] = bytes;
-  assign events[19:16] = \events$424 [7:4];
-  assign events[15:12] = \events$424 [3:0];
   assign events[11:8] = \$127 [3:0];
   assign events[7:4] = \$126 ;
   assign events[3:0] = \$125 ;
@@ -3642,20 +3646,20 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign ready[2] = \$15 ;
   assign ready[1] = \$13 ;
   assign ready[0] = \$11 ;
-  assign \i__payload$269 [32] = \request__payload$268 [9];
-  assign \i__payload$269 [31:0] = \request__payload$268 [41:10];
-  assign i__0__payload[9] = \o__payload$270 [32];
-  assign i__0__payload[41:10] = \o__payload$270 [31:0];
-  assign { i__0__payload[164:42], i__0__payload[8:0] } = { \request__payload$268 [164:42], \request__payload$268 [8:0] };
-  assign \r__payload$157 [67] = m_axi_rlast;
-  assign \r__payload$157 [66:65] = m_axi_rresp;
-  assign \r__payload$157 [64:1] = m_axi_rdata;
-  assign \r__payload$157 [0] = m_axi_rid;
-  assign \b__payload$151 [2:1] = m_axi_bresp;
-  assign \b__payload$151 [0] = m_axi_bid;
   assign rx__payload[72] = link_rx_tlast;
   assign rx__payload[71:64] = link_rx_tkeep;
   assign rx__payload[63:0] = link_rx_tdata;
+  assign \i__payload$239 [32] = request__payload[9];
+  assign \i__payload$239 [31:0] = request__payload[41:10];
+  assign i__0__payload[9] = \o__payload$240 [32];
+  assign i__0__payload[41:10] = \o__payload$240 [31:0];
+  assign { i__0__payload[164:42], i__0__payload[8:0] } = { request__payload[164:42], request__payload[8:0] };
+  assign \r__payload$151 [67] = m_axi_rlast;
+  assign \r__payload$151 [66:65] = m_axi_rresp;
+  assign \r__payload$151 [64:1] = m_axi_rdata;
+  assign \r__payload$151 [0] = m_axi_rid;
+  assign \b__payload$145 [2:1] = m_axi_bresp;
+  assign \b__payload$145 [0] = m_axi_bid;
   assign \ar__payload$133 [48:47] = s_axi_arburst;
   assign \ar__payload$133 [46:44] = s_axi_arsize;
   assign \ar__payload$133 [43:36] = s_axi_arlen;
@@ -3673,25 +3677,25 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
   assign \aw__payload$124 [3:0] = s_axi_awid;
   assign w__payload[35:32] = s_axil_wstrb;
   assign w__payload[31:0] = s_axil_wdata;
-  assign table__valid = \table__valid$194 ;
-  assign \table__valid$196  = \table__valid$194 ;
-  assign \table__valid$198  = \table__valid$194 ;
-  assign \table__valid$200  = \table__valid$194 ;
-  assign \table__valid$202  = \table__valid$194 ;
-  assign \table__valid$204  = \table__valid$194 ;
+  assign table__valid = \table__valid$170 ;
+  assign \table__valid$174  = \table__valid$170 ;
+  assign \table__valid$177  = \table__valid$170 ;
+  assign \table__valid$180  = \table__valid$170 ;
+  assign \table__valid$183  = \table__valid$170 ;
+  assign \table__valid$185  = \table__valid$170 ;
   assign error__0__valid = error__valid;
-  assign error__1__valid = \error__valid$218 ;
-  assign error__2__valid = \error__valid$222 ;
-  assign error__3__valid = \error__valid$226 ;
-  assign error__4__valid = \error__valid$230 ;
-  assign error__5__valid = \error__valid$234 ;
-  assign \commit__valid$294  = \commit__valid$292 ;
-  assign full__valid = \full__valid$298 ;
-  assign \full__valid$300  = \full__valid$298 ;
+  assign error__1__valid = \error__valid$194 ;
+  assign error__2__valid = \error__valid$198 ;
+  assign error__3__valid = \error__valid$202 ;
+  assign error__4__valid = \error__valid$206 ;
+  assign error__5__valid = \error__valid$210 ;
+  assign \commit__valid$264  = \commit__valid$262 ;
+  assign full__valid = \full__valid$268 ;
+  assign \full__valid$270  = \full__valid$268 ;
   assign block_done__valid = done__valid;
-  assign command_done__valid = \command_done__valid$328 ;
+  assign command_done__valid = \command_done__valid$298 ;
   assign first_read__valid = \first_read__valid$421 ;
-  assign \$76  = \$75 ;
+  assign \$74  = \$73 ;
 endmodule
 
 module \t3_node_axi.blocks (rst, i__valid, o__ready, i__ready, o__valid, o__payload, i__payload, clk);
@@ -4489,64 +4493,65 @@ module \t3_node_axi.communication (rst, o__ready, i__1__valid, i__0__ready, i__1
   assign \$38  = 1'h0;
 endmodule
 
-module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rst, clear__valid, occupancy, ingress__ready, dma__ready, r__ready, b__ready, b__payload, r__payload, i__valid, i__payload, events, compute__ready, clear__ready, read__valid, read__payload
-, commit__valid, commit__payload, aw__valid, aw__payload, w__valid, w__payload, ar__valid, ar__payload, \error__valid$118 , \error__payload$120 , clear__payload, i__0__payload, i__0__valid, policy, starvation_limit, i__1__payload, i__1__valid, threshold, aw__ready);
+module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rst, clear__valid, occupancy, ingress__ready, dma__ready, r__ready, b__ready, b__payload, r__payload, i__valid, i__payload, events, read__valid, read__payload, commit__valid, commit__payload
+, aw__valid, aw__payload, w__valid, w__payload, ar__valid, ar__payload, compute__ready, clear__ready, \error__valid$120 , \error__payload$122 , clear__payload, i__0__payload, i__0__valid, policy, starvation_limit, i__1__payload, i__1__valid, threshold, aw__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$6 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$6 <= 1'b0;
-  wire [16:0] \$1 ;
+  wire \$1 ;
   wire \$10 ;
   wire \$11 ;
-  wire [4:0] \$12 ;
-  wire [5:0] \$13 ;
-  wire \$14 ;
-  wire [16:0] \$15 ;
-  wire [17:0] \$16 ;
-  wire \$17 ;
+  wire \$12 ;
+  wire [4:0] \$13 ;
+  wire [5:0] \$14 ;
+  wire \$15 ;
+  wire [16:0] \$16 ;
+  wire [17:0] \$17 ;
   wire \$18 ;
   wire \$19 ;
   wire \$2 ;
   wire \$20 ;
-  wire [16:0] \$21 ;
-  wire [17:0] \$22 ;
-  wire [16:0] \$23 ;
-  wire [17:0] \$24 ;
-  wire [16:0] \$25 ;
-  wire [17:0] \$26 ;
-  wire [16:0] \$27 ;
-  wire [17:0] \$28 ;
-  reg [3:0] \$29 ;
+  wire \$21 ;
+  wire [16:0] \$22 ;
+  wire [17:0] \$23 ;
+  wire [16:0] \$24 ;
+  wire [17:0] \$25 ;
+  wire [16:0] \$26 ;
+  wire [17:0] \$27 ;
+  wire [16:0] \$28 ;
+  wire [17:0] \$29 ;
   wire \$3 ;
-  reg [1:0] \$30 ;
-  reg \$31 ;
-  reg [15:0] \$32 ;
-  reg \$33 ;
-  reg [16:0] \$34 ;
+  reg [3:0] \$30 ;
+  reg [1:0] \$31 ;
+  reg \$32 ;
+  reg [15:0] \$33 ;
+  reg \$34 ;
   reg [16:0] \$35 ;
   reg [16:0] \$36 ;
   reg [16:0] \$37 ;
+  reg [16:0] \$38 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
   wire \$7 ;
-  wire \$8 ;
+  wire [16:0] \$8 ;
   wire \$9 ;
   wire [148:0] access__payload;
-  wire [148:0] \access__payload$49 ;
-  wire [3:0] \access__payload$49.add ;
-  wire [31:0] \access__payload$49.address ;
-  wire [63:0] \access__payload$49.data ;
-  wire [1:0] \access__payload$49.dtype ;
-  wire \access__payload$49.last ;
-  wire [1:0] \access__payload$49.source ;
-  wire [7:0] \access__payload$49.strobe ;
-  wire [2:0] \access__payload$49.tag ;
-  wire [31:0] \access__payload$49.tile ;
-  wire [1:0] \access__payload$49.tile.plan ;
-  wire [9:0] \access__payload$49.tile.slot ;
-  wire \access__payload$49.tile.tracked ;
-  wire [2:0] \access__payload$49.tile.wf ;
-  wire [15:0] \access__payload$49.tile.wg ;
-  wire \access__payload$49.write ;
+  wire [148:0] \access__payload$66 ;
+  wire [3:0] \access__payload$66.add ;
+  wire [31:0] \access__payload$66.address ;
+  wire [63:0] \access__payload$66.data ;
+  wire [1:0] \access__payload$66.dtype ;
+  wire \access__payload$66.last ;
+  wire [1:0] \access__payload$66.source ;
+  wire [7:0] \access__payload$66.strobe ;
+  wire [2:0] \access__payload$66.tag ;
+  wire [31:0] \access__payload$66.tile ;
+  wire [1:0] \access__payload$66.tile.plan ;
+  wire [9:0] \access__payload$66.tile.slot ;
+  wire \access__payload$66.tile.tracked ;
+  wire [2:0] \access__payload$66.tile.wf ;
+  wire [15:0] \access__payload$66.tile.wg ;
+  wire \access__payload$66.write ;
   wire [3:0] \access__payload.add ;
   wire [31:0] \access__payload.address ;
   wire [63:0] \access__payload.data ;
@@ -4563,18 +4568,18 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire [15:0] \access__payload.tile.wg ;
   wire \access__payload.write ;
   wire access__ready;
-  wire \access__ready$51 ;
+  wire \access__ready$67 ;
   wire access__valid;
-  wire \access__valid$53 ;
+  wire \access__valid$68 ;
   output [64:0] ar__payload;
   wire [64:0] ar__payload;
-  wire [64:0] \ar__payload$85 ;
-  wire [31:0] \ar__payload$85.addr ;
-  wire [1:0] \ar__payload$85.burst ;
-  wire \ar__payload$85.id ;
-  wire [7:0] \ar__payload$85.len ;
-  wire [2:0] \ar__payload$85.size ;
-  wire [18:0] \ar__payload$85.user ;
+  wire [64:0] \ar__payload$88 ;
+  wire [31:0] \ar__payload$88.addr ;
+  wire [1:0] \ar__payload$88.burst ;
+  wire \ar__payload$88.id ;
+  wire [7:0] \ar__payload$88.len ;
+  wire [2:0] \ar__payload$88.size ;
+  wire [18:0] \ar__payload$88.user ;
   wire [31:0] \ar__payload.addr ;
   wire [1:0] \ar__payload.burst ;
   wire \ar__payload.id ;
@@ -4583,19 +4588,19 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire [18:0] \ar__payload.user ;
   input ar__ready;
   wire ar__ready;
-  wire \ar__ready$87 ;
+  wire \ar__ready$90 ;
   output ar__valid;
   wire ar__valid;
-  wire \ar__valid$89 ;
+  wire \ar__valid$92 ;
   output [64:0] aw__payload;
   wire [64:0] aw__payload;
-  wire [64:0] \aw__payload$67 ;
-  wire [31:0] \aw__payload$67.addr ;
-  wire [1:0] \aw__payload$67.burst ;
-  wire \aw__payload$67.id ;
-  wire [7:0] \aw__payload$67.len ;
-  wire [2:0] \aw__payload$67.size ;
-  wire [18:0] \aw__payload$67.user ;
+  wire [64:0] \aw__payload$70 ;
+  wire [31:0] \aw__payload$70.addr ;
+  wire [1:0] \aw__payload$70.burst ;
+  wire \aw__payload$70.id ;
+  wire [7:0] \aw__payload$70.len ;
+  wire [2:0] \aw__payload$70.size ;
+  wire [18:0] \aw__payload$70.user ;
   wire [31:0] \aw__payload.addr ;
   wire [1:0] \aw__payload.burst ;
   wire \aw__payload.id ;
@@ -4604,40 +4609,40 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire [18:0] \aw__payload.user ;
   input aw__ready;
   wire aw__ready;
-  wire \aw__ready$69 ;
+  wire \aw__ready$72 ;
   output aw__valid;
   wire aw__valid;
-  wire \aw__valid$71 ;
+  wire \aw__valid$74 ;
   input [2:0] b__payload;
   wire [2:0] b__payload;
-  wire [2:0] \b__payload$79 ;
-  wire \b__payload$79.id ;
-  wire [1:0] \b__payload$79.resp ;
+  wire [2:0] \b__payload$82 ;
+  wire \b__payload$82.id ;
+  wire [1:0] \b__payload$82.resp ;
   wire \b__payload.id ;
   wire [1:0] \b__payload.resp ;
   output b__ready;
   wire b__ready;
-  wire \b__ready$81 ;
+  wire \b__ready$84 ;
   input b__valid;
   wire b__valid;
-  wire \b__valid$83 ;
+  wire \b__valid$86 ;
   reg [16:0] bound_0 = 17'h00000;
   reg [16:0] bound_1 = 17'h00000;
   reg [16:0] bound_2 = 17'h00000;
   reg [16:0] bound_3 = 17'h00000;
   input [88:0] clear__payload;
   wire [88:0] clear__payload;
-  wire [88:0] \clear__payload$43 ;
-  wire \clear__payload$43.any_commands ;
-  wire \clear__payload$43.any_tiles ;
-  wire \clear__payload$43.any_touch ;
-  wire [15:0] \clear__payload$43.first_command ;
-  wire [9:0] \clear__payload$43.first_tile ;
-  wire [15:0] \clear__payload$43.first_touch ;
-  wire [15:0] \clear__payload$43.last_command ;
-  wire [9:0] \clear__payload$43.last_tile ;
-  wire [15:0] \clear__payload$43.last_touch ;
-  wire [1:0] \clear__payload$43.plan ;
+  wire [88:0] \clear__payload$60 ;
+  wire \clear__payload$60.any_commands ;
+  wire \clear__payload$60.any_tiles ;
+  wire \clear__payload$60.any_touch ;
+  wire [15:0] \clear__payload$60.first_command ;
+  wire [9:0] \clear__payload$60.first_tile ;
+  wire [15:0] \clear__payload$60.first_touch ;
+  wire [15:0] \clear__payload$60.last_command ;
+  wire [9:0] \clear__payload$60.last_tile ;
+  wire [15:0] \clear__payload$60.last_touch ;
+  wire [1:0] \clear__payload$60.plan ;
   wire \clear__payload.any_commands ;
   wire \clear__payload.any_tiles ;
   wire \clear__payload.any_touch ;
@@ -4650,28 +4655,28 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire [1:0] \clear__payload.plan ;
   output clear__ready;
   wire clear__ready;
-  wire \clear__ready$45 ;
+  wire \clear__ready$62 ;
   input clear__valid;
   wire clear__valid;
-  wire \clear__valid$47 ;
+  wire \clear__valid$64 ;
   input clk;
   wire clk;
   reg closed = 1'h0;
   output [74:0] commit__payload;
   wire [74:0] commit__payload;
-  wire [74:0] \commit__payload$59 ;
-  wire [31:0] \commit__payload$59.address ;
-  wire [3:0] \commit__payload$59.bytes ;
-  wire \commit__payload$59.error ;
-  wire \commit__payload$59.last ;
-  wire [1:0] \commit__payload$59.source ;
-  wire [2:0] \commit__payload$59.tag ;
-  wire [31:0] \commit__payload$59.tile ;
-  wire [1:0] \commit__payload$59.tile.plan ;
-  wire [9:0] \commit__payload$59.tile.slot ;
-  wire \commit__payload$59.tile.tracked ;
-  wire [2:0] \commit__payload$59.tile.wf ;
-  wire [15:0] \commit__payload$59.tile.wg ;
+  wire [74:0] \commit__payload$41 ;
+  wire [31:0] \commit__payload$41.address ;
+  wire [3:0] \commit__payload$41.bytes ;
+  wire \commit__payload$41.error ;
+  wire \commit__payload$41.last ;
+  wire [1:0] \commit__payload$41.source ;
+  wire [2:0] \commit__payload$41.tag ;
+  wire [31:0] \commit__payload$41.tile ;
+  wire [1:0] \commit__payload$41.tile.plan ;
+  wire [9:0] \commit__payload$41.tile.slot ;
+  wire \commit__payload$41.tile.tracked ;
+  wire [2:0] \commit__payload$41.tile.wf ;
+  wire [15:0] \commit__payload$41.tile.wg ;
   wire [31:0] \commit__payload.address ;
   wire [3:0] \commit__payload.bytes ;
   wire \commit__payload.error ;
@@ -4686,7 +4691,7 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire [15:0] \commit__payload.tile.wg ;
   output commit__valid;
   wire commit__valid;
-  wire \commit__valid$61 ;
+  wire \commit__valid$43 ;
   wire [164:0] compute__payload;
   wire [31:0] \compute__payload.address ;
   wire [63:0] \compute__payload.data ;
@@ -4736,25 +4741,25 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire dma__valid;
   wire entered;
   wire [67:0] error__payload;
-  wire [67:0] \error__payload$116 ;
-  wire [31:0] \error__payload$116.address ;
-  wire [3:0] \error__payload$116.cause ;
-  wire [31:0] \error__payload$116.tile ;
-  wire [1:0] \error__payload$116.tile.plan ;
-  wire [9:0] \error__payload$116.tile.slot ;
-  wire \error__payload$116.tile.tracked ;
-  wire [2:0] \error__payload$116.tile.wf ;
-  wire [15:0] \error__payload$116.tile.wg ;
-  output [67:0] \error__payload$120 ;
-  wire [67:0] \error__payload$120 ;
-  wire [31:0] \error__payload$120.address ;
-  wire [3:0] \error__payload$120.cause ;
-  wire [31:0] \error__payload$120.tile ;
-  wire [1:0] \error__payload$120.tile.plan ;
-  wire [9:0] \error__payload$120.tile.slot ;
-  wire \error__payload$120.tile.tracked ;
-  wire [2:0] \error__payload$120.tile.wf ;
-  wire [15:0] \error__payload$120.tile.wg ;
+  wire [67:0] \error__payload$118 ;
+  wire [31:0] \error__payload$118.address ;
+  wire [3:0] \error__payload$118.cause ;
+  wire [31:0] \error__payload$118.tile ;
+  wire [1:0] \error__payload$118.tile.plan ;
+  wire [9:0] \error__payload$118.tile.slot ;
+  wire \error__payload$118.tile.tracked ;
+  wire [2:0] \error__payload$118.tile.wf ;
+  wire [15:0] \error__payload$118.tile.wg ;
+  output [67:0] \error__payload$122 ;
+  wire [67:0] \error__payload$122 ;
+  wire [31:0] \error__payload$122.address ;
+  wire [3:0] \error__payload$122.cause ;
+  wire [31:0] \error__payload$122.tile ;
+  wire [1:0] \error__payload$122.tile.plan ;
+  wire [9:0] \error__payload$122.tile.slot ;
+  wire \error__payload$122.tile.tracked ;
+  wire [2:0] \error__payload$122.tile.wf ;
+  wire [15:0] \error__payload$122.tile.wg ;
   wire [31:0] \error__payload.address ;
   wire [3:0] \error__payload.cause ;
   wire [31:0] \error__payload.tile ;
@@ -4764,9 +4769,9 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire [2:0] \error__payload.tile.wf ;
   wire [15:0] \error__payload.tile.wg ;
   wire error__valid;
-  wire \error__valid$114 ;
-  output \error__valid$118 ;
-  wire \error__valid$118 ;
+  wire \error__valid$116 ;
+  output \error__valid$120 ;
+  wire \error__valid$120 ;
   output [6:0] events;
   wire [6:0] events;
   wire \events.access ;
@@ -4780,35 +4785,35 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire held;
   input [164:0] i__0__payload;
   wire [164:0] i__0__payload;
-  wire [67:0] \i__0__payload$111 ;
-  wire [31:0] \i__0__payload$111.address ;
-  wire [3:0] \i__0__payload$111.cause ;
-  wire [31:0] \i__0__payload$111.tile ;
-  wire [1:0] \i__0__payload$111.tile.plan ;
-  wire [9:0] \i__0__payload$111.tile.slot ;
-  wire \i__0__payload$111.tile.tracked ;
-  wire [2:0] \i__0__payload$111.tile.wf ;
-  wire [15:0] \i__0__payload$111.tile.wg ;
-  wire [164:0] \i__0__payload$24 ;
-  wire [31:0] \i__0__payload$24.address ;
-  wire [63:0] \i__0__payload$24.data ;
-  wire [1:0] \i__0__payload$24.dtype ;
-  wire \i__0__payload$24.last ;
-  wire [1:0] \i__0__payload$24.op ;
-  wire [1:0] \i__0__payload$24.source ;
-  wire [7:0] \i__0__payload$24.strobe ;
-  wire [2:0] \i__0__payload$24.tag ;
-  wire [31:0] \i__0__payload$24.tile ;
-  wire [1:0] \i__0__payload$24.tile.plan ;
-  wire [9:0] \i__0__payload$24.tile.slot ;
-  wire \i__0__payload$24.tile.tracked ;
-  wire [2:0] \i__0__payload$24.tile.wf ;
-  wire [15:0] \i__0__payload$24.tile.wg ;
-  wire [18:0] \i__0__payload$24.touch ;
-  wire \i__0__payload$24.touch.enable ;
-  wire [15:0] \i__0__payload$24.touch.index ;
-  wire \i__0__payload$24.touch.parity ;
-  wire \i__0__payload$24.touch.writer ;
+  wire [67:0] \i__0__payload$113 ;
+  wire [31:0] \i__0__payload$113.address ;
+  wire [3:0] \i__0__payload$113.cause ;
+  wire [31:0] \i__0__payload$113.tile ;
+  wire [1:0] \i__0__payload$113.tile.plan ;
+  wire [9:0] \i__0__payload$113.tile.slot ;
+  wire \i__0__payload$113.tile.tracked ;
+  wire [2:0] \i__0__payload$113.tile.wf ;
+  wire [15:0] \i__0__payload$113.tile.wg ;
+  wire [164:0] \i__0__payload$20 ;
+  wire [31:0] \i__0__payload$20.address ;
+  wire [63:0] \i__0__payload$20.data ;
+  wire [1:0] \i__0__payload$20.dtype ;
+  wire \i__0__payload$20.last ;
+  wire [1:0] \i__0__payload$20.op ;
+  wire [1:0] \i__0__payload$20.source ;
+  wire [7:0] \i__0__payload$20.strobe ;
+  wire [2:0] \i__0__payload$20.tag ;
+  wire [31:0] \i__0__payload$20.tile ;
+  wire [1:0] \i__0__payload$20.tile.plan ;
+  wire [9:0] \i__0__payload$20.tile.slot ;
+  wire \i__0__payload$20.tile.tracked ;
+  wire [2:0] \i__0__payload$20.tile.wf ;
+  wire [15:0] \i__0__payload$20.tile.wg ;
+  wire [18:0] \i__0__payload$20.touch ;
+  wire \i__0__payload$20.touch.enable ;
+  wire [15:0] \i__0__payload$20.touch.index ;
+  wire \i__0__payload$20.touch.parity ;
+  wire \i__0__payload$20.touch.writer ;
   wire [31:0] \i__0__payload.address ;
   wire [63:0] \i__0__payload.data ;
   wire [1:0] \i__0__payload.dtype ;
@@ -4829,42 +4834,42 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire \i__0__payload.touch.parity ;
   wire \i__0__payload.touch.writer ;
   wire i__0__ready;
-  wire \i__0__ready$27 ;
+  wire \i__0__ready$23 ;
   input i__0__valid;
   wire i__0__valid;
-  wire \i__0__valid$109 ;
-  wire \i__0__valid$28 ;
+  wire \i__0__valid$111 ;
+  wire \i__0__valid$18 ;
   input [164:0] i__1__payload;
   wire [164:0] i__1__payload;
-  wire [67:0] \i__1__payload$122 ;
-  wire [31:0] \i__1__payload$122.address ;
-  wire [3:0] \i__1__payload$122.cause ;
-  wire [31:0] \i__1__payload$122.tile ;
-  wire [1:0] \i__1__payload$122.tile.plan ;
-  wire [9:0] \i__1__payload$122.tile.slot ;
-  wire \i__1__payload$122.tile.tracked ;
-  wire [2:0] \i__1__payload$122.tile.wf ;
-  wire [15:0] \i__1__payload$122.tile.wg ;
-  wire [164:0] \i__1__payload$30 ;
-  wire [31:0] \i__1__payload$30.address ;
-  wire [63:0] \i__1__payload$30.data ;
-  wire [1:0] \i__1__payload$30.dtype ;
-  wire \i__1__payload$30.last ;
-  wire [1:0] \i__1__payload$30.op ;
-  wire [1:0] \i__1__payload$30.source ;
-  wire [7:0] \i__1__payload$30.strobe ;
-  wire [2:0] \i__1__payload$30.tag ;
-  wire [31:0] \i__1__payload$30.tile ;
-  wire [1:0] \i__1__payload$30.tile.plan ;
-  wire [9:0] \i__1__payload$30.tile.slot ;
-  wire \i__1__payload$30.tile.tracked ;
-  wire [2:0] \i__1__payload$30.tile.wf ;
-  wire [15:0] \i__1__payload$30.tile.wg ;
-  wire [18:0] \i__1__payload$30.touch ;
-  wire \i__1__payload$30.touch.enable ;
-  wire [15:0] \i__1__payload$30.touch.index ;
-  wire \i__1__payload$30.touch.parity ;
-  wire \i__1__payload$30.touch.writer ;
+  wire [67:0] \i__1__payload$124 ;
+  wire [31:0] \i__1__payload$124.address ;
+  wire [3:0] \i__1__payload$124.cause ;
+  wire [31:0] \i__1__payload$124.tile ;
+  wire [1:0] \i__1__payload$124.tile.plan ;
+  wire [9:0] \i__1__payload$124.tile.slot ;
+  wire \i__1__payload$124.tile.tracked ;
+  wire [2:0] \i__1__payload$124.tile.wf ;
+  wire [15:0] \i__1__payload$124.tile.wg ;
+  wire [164:0] \i__1__payload$32 ;
+  wire [31:0] \i__1__payload$32.address ;
+  wire [63:0] \i__1__payload$32.data ;
+  wire [1:0] \i__1__payload$32.dtype ;
+  wire \i__1__payload$32.last ;
+  wire [1:0] \i__1__payload$32.op ;
+  wire [1:0] \i__1__payload$32.source ;
+  wire [7:0] \i__1__payload$32.strobe ;
+  wire [2:0] \i__1__payload$32.tag ;
+  wire [31:0] \i__1__payload$32.tile ;
+  wire [1:0] \i__1__payload$32.tile.plan ;
+  wire [9:0] \i__1__payload$32.tile.slot ;
+  wire \i__1__payload$32.tile.tracked ;
+  wire [2:0] \i__1__payload$32.tile.wf ;
+  wire [15:0] \i__1__payload$32.tile.wg ;
+  wire [18:0] \i__1__payload$32.touch ;
+  wire \i__1__payload$32.touch.enable ;
+  wire [15:0] \i__1__payload$32.touch.index ;
+  wire \i__1__payload$32.touch.parity ;
+  wire \i__1__payload$32.touch.writer ;
   wire [31:0] \i__1__payload.address ;
   wire [63:0] \i__1__payload.data ;
   wire [1:0] \i__1__payload.dtype ;
@@ -4885,43 +4890,43 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire \i__1__payload.touch.parity ;
   wire \i__1__payload.touch.writer ;
   wire i__1__ready;
-  wire \i__1__ready$125 ;
-  wire \i__1__ready$33 ;
+  wire \i__1__ready$127 ;
+  wire \i__1__ready$35 ;
   input i__1__valid;
   wire i__1__valid;
-  wire \i__1__valid$126 ;
-  wire \i__1__valid$34 ;
+  wire \i__1__valid$128 ;
+  wire \i__1__valid$30 ;
   input [164:0] i__payload;
   wire [164:0] i__payload;
-  wire [67:0] \i__payload$115 ;
-  wire [31:0] \i__payload$115.address ;
-  wire [3:0] \i__payload$115.cause ;
-  wire [31:0] \i__payload$115.tile ;
-  wire [1:0] \i__payload$115.tile.plan ;
-  wire [9:0] \i__payload$115.tile.slot ;
-  wire \i__payload$115.tile.tracked ;
-  wire [2:0] \i__payload$115.tile.wf ;
-  wire [15:0] \i__payload$115.tile.wg ;
-  wire [164:0] \i__payload$18 ;
-  wire [31:0] \i__payload$18.address ;
-  wire [63:0] \i__payload$18.data ;
-  wire [1:0] \i__payload$18.dtype ;
-  wire \i__payload$18.last ;
-  wire [1:0] \i__payload$18.op ;
-  wire [1:0] \i__payload$18.source ;
-  wire [7:0] \i__payload$18.strobe ;
-  wire [2:0] \i__payload$18.tag ;
-  wire [31:0] \i__payload$18.tile ;
-  wire [1:0] \i__payload$18.tile.plan ;
-  wire [9:0] \i__payload$18.tile.slot ;
-  wire \i__payload$18.tile.tracked ;
-  wire [2:0] \i__payload$18.tile.wf ;
-  wire [15:0] \i__payload$18.tile.wg ;
-  wire [18:0] \i__payload$18.touch ;
-  wire \i__payload$18.touch.enable ;
-  wire [15:0] \i__payload$18.touch.index ;
-  wire \i__payload$18.touch.parity ;
-  wire \i__payload$18.touch.writer ;
+  wire [67:0] \i__payload$117 ;
+  wire [31:0] \i__payload$117.address ;
+  wire [3:0] \i__payload$117.cause ;
+  wire [31:0] \i__payload$117.tile ;
+  wire [1:0] \i__payload$117.tile.plan ;
+  wire [9:0] \i__payload$117.tile.slot ;
+  wire \i__payload$117.tile.tracked ;
+  wire [2:0] \i__payload$117.tile.wf ;
+  wire [15:0] \i__payload$117.tile.wg ;
+  wire [164:0] \i__payload$26 ;
+  wire [31:0] \i__payload$26.address ;
+  wire [63:0] \i__payload$26.data ;
+  wire [1:0] \i__payload$26.dtype ;
+  wire \i__payload$26.last ;
+  wire [1:0] \i__payload$26.op ;
+  wire [1:0] \i__payload$26.source ;
+  wire [7:0] \i__payload$26.strobe ;
+  wire [2:0] \i__payload$26.tag ;
+  wire [31:0] \i__payload$26.tile ;
+  wire [1:0] \i__payload$26.tile.plan ;
+  wire [9:0] \i__payload$26.tile.slot ;
+  wire \i__payload$26.tile.tracked ;
+  wire [2:0] \i__payload$26.tile.wf ;
+  wire [15:0] \i__payload$26.tile.wg ;
+  wire [18:0] \i__payload$26.touch ;
+  wire \i__payload$26.touch.enable ;
+  wire [15:0] \i__payload$26.touch.index ;
+  wire \i__payload$26.touch.parity ;
+  wire \i__payload$26.touch.writer ;
   wire [31:0] \i__payload.address ;
   wire [63:0] \i__payload.data ;
   wire [1:0] \i__payload.dtype ;
@@ -4942,11 +4947,11 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire \i__payload.touch.parity ;
   wire \i__payload.touch.writer ;
   wire i__ready;
-  wire \i__ready$21 ;
+  wire \i__ready$29 ;
   input i__valid;
   wire i__valid;
-  wire \i__valid$113 ;
-  wire \i__valid$22 ;
+  wire \i__valid$115 ;
+  wire \i__valid$24 ;
   wire [164:0] ingress__payload;
   wire [31:0] \ingress__payload.address ;
   wire [63:0] \ingress__payload.data ;
@@ -4975,15 +4980,6 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   reg [1:0] left = 2'h0;
   reg limited = 1'h0;
   wire [164:0] o__payload;
-  wire [67:0] \o__payload$121 ;
-  wire [31:0] \o__payload$121.address ;
-  wire [3:0] \o__payload$121.cause ;
-  wire [31:0] \o__payload$121.tile ;
-  wire [1:0] \o__payload$121.tile.plan ;
-  wire [9:0] \o__payload$121.tile.slot ;
-  wire \o__payload$121.tile.tracked ;
-  wire [2:0] \o__payload$121.tile.wf ;
-  wire [15:0] \o__payload$121.tile.wg ;
   wire [67:0] \o__payload$123 ;
   wire [31:0] \o__payload$123.address ;
   wire [3:0] \o__payload$123.cause ;
@@ -4993,66 +4989,75 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire \o__payload$123.tile.tracked ;
   wire [2:0] \o__payload$123.tile.wf ;
   wire [15:0] \o__payload$123.tile.wg ;
-  wire [164:0] \o__payload$25 ;
-  wire [31:0] \o__payload$25.address ;
-  wire [63:0] \o__payload$25.data ;
-  wire [1:0] \o__payload$25.dtype ;
-  wire \o__payload$25.last ;
-  wire [1:0] \o__payload$25.op ;
-  wire [1:0] \o__payload$25.source ;
-  wire [7:0] \o__payload$25.strobe ;
-  wire [2:0] \o__payload$25.tag ;
-  wire [31:0] \o__payload$25.tile ;
-  wire [1:0] \o__payload$25.tile.plan ;
-  wire [9:0] \o__payload$25.tile.slot ;
-  wire \o__payload$25.tile.tracked ;
-  wire [2:0] \o__payload$25.tile.wf ;
-  wire [15:0] \o__payload$25.tile.wg ;
-  wire [18:0] \o__payload$25.touch ;
-  wire \o__payload$25.touch.enable ;
-  wire [15:0] \o__payload$25.touch.index ;
-  wire \o__payload$25.touch.parity ;
-  wire \o__payload$25.touch.writer ;
-  wire [164:0] \o__payload$31 ;
-  wire [31:0] \o__payload$31.address ;
-  wire [63:0] \o__payload$31.data ;
-  wire [1:0] \o__payload$31.dtype ;
-  wire \o__payload$31.last ;
-  wire [1:0] \o__payload$31.op ;
-  wire [1:0] \o__payload$31.source ;
-  wire [7:0] \o__payload$31.strobe ;
-  wire [2:0] \o__payload$31.tag ;
-  wire [31:0] \o__payload$31.tile ;
-  wire [1:0] \o__payload$31.tile.plan ;
-  wire [9:0] \o__payload$31.tile.slot ;
-  wire \o__payload$31.tile.tracked ;
-  wire [2:0] \o__payload$31.tile.wf ;
-  wire [15:0] \o__payload$31.tile.wg ;
-  wire [18:0] \o__payload$31.touch ;
-  wire \o__payload$31.touch.enable ;
-  wire [15:0] \o__payload$31.touch.index ;
-  wire \o__payload$31.touch.parity ;
-  wire \o__payload$31.touch.writer ;
-  wire [164:0] \o__payload$37 ;
-  wire [31:0] \o__payload$37.address ;
-  wire [63:0] \o__payload$37.data ;
-  wire [1:0] \o__payload$37.dtype ;
-  wire \o__payload$37.last ;
-  wire [1:0] \o__payload$37.op ;
-  wire [1:0] \o__payload$37.source ;
-  wire [7:0] \o__payload$37.strobe ;
-  wire [2:0] \o__payload$37.tag ;
-  wire [31:0] \o__payload$37.tile ;
-  wire [1:0] \o__payload$37.tile.plan ;
-  wire [9:0] \o__payload$37.tile.slot ;
-  wire \o__payload$37.tile.tracked ;
-  wire [2:0] \o__payload$37.tile.wf ;
-  wire [15:0] \o__payload$37.tile.wg ;
-  wire [18:0] \o__payload$37.touch ;
-  wire \o__payload$37.touch.enable ;
-  wire [15:0] \o__payload$37.touch.index ;
-  wire \o__payload$37.touch.parity ;
-  wire \o__payload$37.touch.writer ;
+  wire [67:0] \o__payload$125 ;
+  wire [31:0] \o__payload$125.address ;
+  wire [3:0] \o__payload$125.cause ;
+  wire [31:0] \o__payload$125.tile ;
+  wire [1:0] \o__payload$125.tile.plan ;
+  wire [9:0] \o__payload$125.tile.slot ;
+  wire \o__payload$125.tile.tracked ;
+  wire [2:0] \o__payload$125.tile.wf ;
+  wire [15:0] \o__payload$125.tile.wg ;
+  wire [164:0] \o__payload$27 ;
+  wire [31:0] \o__payload$27.address ;
+  wire [63:0] \o__payload$27.data ;
+  wire [1:0] \o__payload$27.dtype ;
+  wire \o__payload$27.last ;
+  wire [1:0] \o__payload$27.op ;
+  wire [1:0] \o__payload$27.source ;
+  wire [7:0] \o__payload$27.strobe ;
+  wire [2:0] \o__payload$27.tag ;
+  wire [31:0] \o__payload$27.tile ;
+  wire [1:0] \o__payload$27.tile.plan ;
+  wire [9:0] \o__payload$27.tile.slot ;
+  wire \o__payload$27.tile.tracked ;
+  wire [2:0] \o__payload$27.tile.wf ;
+  wire [15:0] \o__payload$27.tile.wg ;
+  wire [18:0] \o__payload$27.touch ;
+  wire \o__payload$27.touch.enable ;
+  wire [15:0] \o__payload$27.touch.index ;
+  wire \o__payload$27.touch.parity ;
+  wire \o__payload$27.touch.writer ;
+  wire [164:0] \o__payload$33 ;
+  wire [31:0] \o__payload$33.address ;
+  wire [63:0] \o__payload$33.data ;
+  wire [1:0] \o__payload$33.dtype ;
+  wire \o__payload$33.last ;
+  wire [1:0] \o__payload$33.op ;
+  wire [1:0] \o__payload$33.source ;
+  wire [7:0] \o__payload$33.strobe ;
+  wire [2:0] \o__payload$33.tag ;
+  wire [31:0] \o__payload$33.tile ;
+  wire [1:0] \o__payload$33.tile.plan ;
+  wire [9:0] \o__payload$33.tile.slot ;
+  wire \o__payload$33.tile.tracked ;
+  wire [2:0] \o__payload$33.tile.wf ;
+  wire [15:0] \o__payload$33.tile.wg ;
+  wire [18:0] \o__payload$33.touch ;
+  wire \o__payload$33.touch.enable ;
+  wire [15:0] \o__payload$33.touch.index ;
+  wire \o__payload$33.touch.parity ;
+  wire \o__payload$33.touch.writer ;
+  wire [164:0] \o__payload$54 ;
+  wire [31:0] \o__payload$54.address ;
+  wire [63:0] \o__payload$54.data ;
+  wire [1:0] \o__payload$54.dtype ;
+  wire \o__payload$54.last ;
+  wire [1:0] \o__payload$54.op ;
+  wire [1:0] \o__payload$54.source ;
+  wire [7:0] \o__payload$54.strobe ;
+  wire [2:0] \o__payload$54.tag ;
+  wire [31:0] \o__payload$54.tile ;
+  wire [1:0] \o__payload$54.tile.plan ;
+  wire [9:0] \o__payload$54.tile.slot ;
+  wire \o__payload$54.tile.tracked ;
+  wire [2:0] \o__payload$54.tile.wf ;
+  wire [15:0] \o__payload$54.tile.wg ;
+  wire [18:0] \o__payload$54.touch ;
+  wire \o__payload$54.touch.enable ;
+  wire [15:0] \o__payload$54.touch.index ;
+  wire \o__payload$54.touch.parity ;
+  wire \o__payload$54.touch.writer ;
   wire [31:0] \o__payload.address ;
   wire [63:0] \o__payload.data ;
   wire [1:0] \o__payload.dtype ;
@@ -5073,57 +5078,57 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire \o__payload.touch.parity ;
   wire \o__payload.touch.writer ;
   wire o__ready;
-  wire \o__ready$117 ;
-  wire \o__ready$124 ;
-  wire \o__ready$26 ;
-  wire \o__ready$32 ;
-  wire \o__ready$38 ;
+  wire \o__ready$119 ;
+  wire \o__ready$126 ;
+  wire \o__ready$28 ;
+  wire \o__ready$34 ;
+  wire \o__ready$55 ;
   wire o__valid;
-  wire \o__valid$119 ;
-  wire \o__valid$127 ;
-  wire \o__valid$29 ;
-  wire \o__valid$35 ;
-  wire \o__valid$41 ;
+  wire \o__valid$121 ;
+  wire \o__valid$129 ;
+  wire \o__valid$25 ;
+  wire \o__valid$31 ;
+  wire \o__valid$58 ;
   output [15:0] occupancy;
   wire [15:0] occupancy;
-  wire [15:0] \occupancy$100 ;
+  wire [15:0] \occupancy$102 ;
   reg [3:0] on_the_way = 4'h0;
   input [1:0] policy;
   wire [1:0] policy;
-  wire [1:0] \policy$108 ;
-  wire [1:0] \policy$63 ;
+  wire [1:0] \policy$110 ;
+  wire [1:0] \policy$45 ;
   input [67:0] r__payload;
   wire [67:0] r__payload;
-  wire [67:0] \r__payload$91 ;
-  wire [63:0] \r__payload$91.data ;
-  wire \r__payload$91.id ;
-  wire \r__payload$91.last ;
-  wire [1:0] \r__payload$91.resp ;
+  wire [67:0] \r__payload$94 ;
+  wire [63:0] \r__payload$94.data ;
+  wire \r__payload$94.id ;
+  wire \r__payload$94.last ;
+  wire [1:0] \r__payload$94.resp ;
   wire [63:0] \r__payload.data ;
   wire \r__payload.id ;
   wire \r__payload.last ;
   wire [1:0] \r__payload.resp ;
   output r__ready;
   wire r__ready;
-  wire \r__ready$93 ;
+  wire \r__ready$96 ;
   input r__valid;
   wire r__valid;
-  wire \r__valid$95 ;
+  wire \r__valid$98 ;
   wire [3:0] reaches;
   output [67:0] read__payload;
   wire [67:0] read__payload;
-  wire [67:0] \read__payload$55 ;
-  wire [63:0] \read__payload$55.data ;
-  wire \read__payload$55.error ;
-  wire \read__payload$55.last ;
-  wire [1:0] \read__payload$55.source ;
+  wire [67:0] \read__payload$37 ;
+  wire [63:0] \read__payload$37.data ;
+  wire \read__payload$37.error ;
+  wire \read__payload$37.last ;
+  wire [1:0] \read__payload$37.source ;
   wire [63:0] \read__payload.data ;
   wire \read__payload.error ;
   wire \read__payload.last ;
   wire [1:0] \read__payload.source ;
   output read__valid;
   wire read__valid;
-  wire \read__valid$57 ;
+  wire \read__valid$39 ;
   wire [164:0] request__payload;
   wire [31:0] \request__payload.address ;
   wire [63:0] \request__payload.data ;
@@ -5150,85 +5155,86 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   wire rst;
   input [15:0] starvation_limit;
   wire [15:0] starvation_limit;
-  wire [15:0] \starvation_limit$65 ;
+  wire [15:0] \starvation_limit$47 ;
   input [15:0] threshold;
   wire [15:0] threshold;
   output [72:0] w__payload;
   wire [72:0] w__payload;
-  wire [72:0] \w__payload$73 ;
-  wire [63:0] \w__payload$73.data ;
-  wire \w__payload$73.last ;
-  wire [7:0] \w__payload$73.strb ;
+  wire [72:0] \w__payload$76 ;
+  wire [63:0] \w__payload$76.data ;
+  wire \w__payload$76.last ;
+  wire [7:0] \w__payload$76.strb ;
   wire [63:0] \w__payload.data ;
   wire \w__payload.last ;
   wire [7:0] \w__payload.strb ;
   input w__ready;
   wire w__ready;
-  wire \w__ready$75 ;
+  wire \w__ready$78 ;
   output w__valid;
   wire w__valid;
-  wire \w__valid$77 ;
+  wire \w__valid$80 ;
+  assign \$1  = \i__0__valid$18  & o__ready;
+  assign \$2  = \i__1__valid$30  & \o__ready$34 ;
+  assign \$3  = ~ compute__ready;
+  assign \$4  = i__valid & \$3 ;
+  assign \$5  = ~ \o__ready$28 ;
+  assign \$6  = \i__valid$24  & \$5 ;
+  assign \$7  = access__valid & access__ready;
   assign issued = events[0] | events[1];
   assign entered = access__valid & access__ready;
-  assign \$1  = \occupancy$100  + on_the_way;
-  assign \$2  = counted >= bound_0;
-  assign \$3  = counted >= bound_1;
-  assign \$4  = counted >= bound_2;
-  assign \$5  = counted >= bound_3;
-  assign \$6  = \i__0__valid$28  & \o__ready$26 ;
-  assign \$7  = \i__1__valid$34  & \o__ready$32 ;
-  assign \$8  = ~ compute__ready;
-  assign \$9  = i__valid & \$8 ;
-  assign \$10  = ~ o__ready;
-  assign \$11  = \i__valid$22  & \$10 ;
-  assign \$12  = on_the_way + issued;
-  assign \$13  = \$12  - entered;
-  assign \$14  = | threshold;
-  assign \$15  = counted + issued;
-  assign \$16  = \$15  - left;
-  assign \$17  = reaches >> left;
-  assign \$18  = reaches[3:1] >> left;
-  assign \$19  = issued ? \$17  : \$18 ;
-  assign \$20  = limited & \$19 ;
-  assign \$21  = threshold + 1'h0;
-  assign \$22  = \$21  - 1'h1;
-  assign \$23  = threshold + 1'h1;
-  assign \$24  = \$23  - 1'h1;
-  assign \$25  = threshold + 2'h2;
-  assign \$26  = \$25  - 1'h1;
-  assign \$27  = threshold + 2'h3;
-  assign \$28  = \$27  - 1'h1;
+  assign \$8  = \occupancy$102  + on_the_way;
+  assign \$9  = counted >= bound_0;
+  assign \$10  = counted >= bound_1;
+  assign \$11  = counted >= bound_2;
+  assign \$12  = counted >= bound_3;
+  assign \$13  = on_the_way + issued;
+  assign \$14  = \$13  - entered;
+  assign \$15  = | threshold;
+  assign \$16  = counted + issued;
+  assign \$17  = \$16  - left;
+  assign \$18  = reaches >> left;
+  assign \$19  = reaches[3:1] >> left;
+  assign \$20  = issued ? \$18  : \$19 ;
+  assign \$21  = limited & \$20 ;
+  assign \$22  = threshold + 1'h0;
+  assign \$23  = \$22  - 1'h1;
+  assign \$24  = threshold + 1'h1;
+  assign \$25  = \$24  - 1'h1;
+  assign \$26  = threshold + 2'h2;
+  assign \$27  = \$26  - 1'h1;
+  assign \$28  = threshold + 2'h3;
+  assign \$29  = \$28  - 1'h1;
   always @(posedge clk)
-    on_the_way <= \$29 ;
+    on_the_way <= \$30 ;
   always @(posedge clk)
-    left <= \$30 ;
+    left <= \$31 ;
   always @(posedge clk)
-    limited <= \$31 ;
+    limited <= \$32 ;
   always @(posedge clk)
-    counted <= \$32 ;
+    counted <= \$33 ;
   always @(posedge clk)
-    closed <= \$33 ;
+    closed <= \$34 ;
   always @(posedge clk)
-    bound_0 <= \$34 ;
+    bound_0 <= \$35 ;
   always @(posedge clk)
-    bound_1 <= \$35 ;
+    bound_1 <= \$36 ;
   always @(posedge clk)
-    bound_2 <= \$36 ;
+    bound_2 <= \$37 ;
   always @(posedge clk)
-    bound_3 <= \$37 ;
+    bound_3 <= \$38 ;
   \t3_node_axi.controller.arbiter  arbiter (
     .clk(clk),
     .closed(closed),
     .forced(forced),
     .held(held),
-    .i__0__payload(\i__0__payload$24 ),
-    .i__0__ready(\o__ready$26 ),
-    .i__0__valid(\i__0__valid$28 ),
-    .i__1__payload(\i__1__payload$30 ),
-    .i__1__ready(\o__ready$32 ),
-    .i__1__valid(\i__1__valid$34 ),
+    .i__0__payload(\i__0__payload$20 ),
+    .i__0__ready(o__ready),
+    .i__0__valid(\i__0__valid$18 ),
+    .i__1__payload(\i__1__payload$32 ),
+    .i__1__ready(\o__ready$34 ),
+    .i__1__valid(\i__1__valid$30 ),
     .o__payload(request__payload),
-    .o__ready(\o__ready$38 ),
+    .o__ready(\o__ready$55 ),
     .o__valid(request__valid),
     .policy(policy),
     .rst(rst),
@@ -5236,20 +5242,20 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   );
   \t3_node_axi.controller.communication_queue  communication_queue (
     .clk(clk),
-    .i__valid(\i__valid$22 ),
-    .o__payload(\i__1__payload$30 ),
-    .o__ready(\o__ready$32 ),
-    .o__valid(\i__1__valid$34 ),
-    .room(o__ready),
+    .i__valid(\i__valid$24 ),
+    .o__payload(\i__1__payload$32 ),
+    .o__ready(\o__ready$34 ),
+    .o__valid(\i__1__valid$30 ),
+    .room(\o__ready$28 ),
     .rst(rst),
-    .write__data(\i__payload$18 )
+    .write__data(\i__payload$26 )
   );
   \t3_node_axi.controller.compute_queue  compute_queue (
     .clk(clk),
     .i__valid(i__valid),
-    .o__payload(\i__0__payload$24 ),
-    .o__ready(\o__ready$26 ),
-    .o__valid(\i__0__valid$28 ),
+    .o__payload(\i__0__payload$20 ),
+    .o__ready(o__ready),
+    .o__valid(\i__0__valid$18 ),
     .room(compute__ready),
     .rst(rst),
     .write__data(i__payload)
@@ -5262,10 +5268,10 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
     .clear__ready(clear__ready),
     .clear__valid(clear__valid),
     .clk(clk),
-    .error__payload(\i__0__payload$111 ),
-    .error__valid(\i__0__valid$109 ),
+    .error__payload(\i__0__payload$113 ),
+    .error__valid(\i__0__valid$111 ),
     .request__payload(request__payload),
-    .request__ready(\o__ready$38 ),
+    .request__ready(\o__ready$55 ),
     .request__valid(request__valid),
     .rst(rst)
   );
@@ -5283,13 +5289,13 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
     .clk(clk),
     .commit__payload(commit__payload),
     .commit__valid(commit__valid),
-    .error__payload(\i__payload$115 ),
-    .error__valid(\i__valid$113 ),
+    .error__payload(\i__payload$117 ),
+    .error__valid(\i__valid$115 ),
     .leaves(leaves),
     .o__ready(aw__ready),
     .\o__ready$84 (w__ready),
     .\o__ready$90 (ar__ready),
-    .occupancy(\occupancy$100 ),
+    .occupancy(\occupancy$102 ),
     .r__payload(r__payload),
     .r__ready(r__ready),
     .r__valid(r__valid),
@@ -5301,12 +5307,12 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   );
   \t3_node_axi.controller.memory_errors  memory_errors (
     .clk(clk),
-    .i__valid(\i__valid$113 ),
-    .o__payload(\i__1__payload$122 ),
-    .o__ready(\o__ready$124 ),
-    .o__valid(\i__1__valid$126 ),
+    .i__valid(\i__valid$115 ),
+    .o__payload(\i__1__payload$124 ),
+    .o__ready(\o__ready$126 ),
+    .o__valid(\i__1__valid$128 ),
     .rst(rst),
-    .write__data(\i__payload$115 )
+    .write__data(\i__payload$117 )
   );
   \t3_node_axi.controller.merge  merge (
     .clk(clk),
@@ -5316,183 +5322,145 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
     .i__1__payload(i__1__payload),
     .i__1__ready(dma__ready),
     .i__1__valid(i__1__valid),
-    .o__payload(\i__payload$18 ),
-    .o__ready(o__ready),
-    .o__valid(\i__valid$22 ),
+    .o__payload(\i__payload$26 ),
+    .o__ready(\o__ready$28 ),
+    .o__valid(\i__valid$24 ),
     .rst(rst)
   );
   \t3_node_axi.controller.reports  reports (
     .clk(clk),
-    .i__0__payload(\i__0__payload$111 ),
-    .i__0__valid(\i__0__valid$109 ),
-    .i__1__payload(\i__1__payload$122 ),
-    .i__1__ready(\o__ready$124 ),
-    .i__1__valid(\i__1__valid$126 ),
-    .o__payload(\error__payload$120 ),
-    .o__valid(\error__valid$118 ),
+    .i__0__payload(\i__0__payload$113 ),
+    .i__0__valid(\i__0__valid$111 ),
+    .i__1__payload(\i__1__payload$124 ),
+    .i__1__ready(\o__ready$126 ),
+    .i__1__valid(\i__1__valid$128 ),
+    .o__payload(\error__payload$122 ),
+    .o__valid(\error__valid$120 ),
     .rst(rst)
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$29  = \$13 [3:0];
+    \$30  = \$14 [3:0];
     if (rst) begin
-      \$29  = 4'h0;
+      \$30  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$30  = leaves;
+    \$31  = leaves;
     if (rst) begin
-      \$30  = 2'h0;
+      \$31  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$31  = \$14 ;
+    \$32  = \$15 ;
     if (rst) begin
-      \$31  = 1'h0;
+      \$32  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$32  = \$16 [15:0];
+    \$33  = \$17 [15:0];
     if (rst) begin
-      \$32  = 16'h0000;
+      \$33  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$33  = \$20 ;
+    \$34  = \$21 ;
     if (rst) begin
-      \$33  = 1'h0;
+      \$34  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$34  = \$22 [16:0];
-    if (rst) begin
-      \$34  = 17'h00000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$35  = \$24 [16:0];
+    \$35  = \$23 [16:0];
     if (rst) begin
       \$35  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$36  = \$26 [16:0];
+    \$36  = \$25 [16:0];
     if (rst) begin
       \$36  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$37  = \$28 [16:0];
+    \$37  = \$27 [16:0];
     if (rst) begin
       \$37  = 17'h00000;
     end
   end
-  assign compute__payload = i__payload;
-  assign i__ready = compute__ready;
-  assign compute__valid = i__valid;
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
+    \$38  = \$29 [16:0];
+    if (rst) begin
+      \$38  = 17'h00000;
+    end
+  end
   assign ingress__payload = i__0__payload;
   assign i__0__ready = ingress__ready;
   assign ingress__valid = i__0__valid;
   assign dma__payload = i__1__payload;
   assign i__1__ready = dma__ready;
   assign dma__valid = i__1__valid;
-  assign o__payload = \i__payload$18 ;
-  assign \i__ready$21  = o__ready;
-  assign o__valid = \i__valid$22 ;
-  assign \o__payload$25  = \i__0__payload$24 ;
-  assign \i__0__ready$27  = \o__ready$26 ;
-  assign \o__valid$29  = \i__0__valid$28 ;
-  assign \o__payload$31  = \i__1__payload$30 ;
-  assign \i__1__ready$33  = \o__ready$32 ;
-  assign \o__valid$35  = \i__1__valid$34 ;
-  assign \o__payload$37  = request__payload;
-  assign request__ready = \o__ready$38 ;
-  assign \o__valid$41  = request__valid;
-  assign \clear__payload$43  = clear__payload;
-  assign \clear__ready$45  = clear__ready;
-  assign \clear__valid$47  = clear__valid;
-  assign \access__payload$49  = access__payload;
-  assign \access__ready$51  = access__ready;
-  assign \access__valid$53  = access__valid;
-  assign \read__payload$55  = read__payload;
-  assign \read__valid$57  = read__valid;
-  assign \commit__payload$59  = commit__payload;
-  assign \commit__valid$61  = commit__valid;
-  assign \policy$63  = policy;
-  assign \starvation_limit$65  = starvation_limit;
-  assign \aw__payload$67  = aw__payload;
-  assign \aw__ready$69  = aw__ready;
-  assign \aw__valid$71  = aw__valid;
-  assign \w__payload$73  = w__payload;
-  assign \w__ready$75  = w__ready;
-  assign \w__valid$77  = w__valid;
-  assign \b__payload$79  = b__payload;
-  assign \b__ready$81  = b__ready;
-  assign \b__valid$83  = b__valid;
-  assign \ar__payload$85  = ar__payload;
-  assign \ar__ready$87  = ar__ready;
-  assign \ar__valid$89  = ar__valid;
-  assign \r__payload$91  = r__payload;
-  assign \r__ready$93  = r__ready;
-  assign \r__valid$95  = r__valid;
-  assign \policy$108  = 2'h1;
-  assign error__valid = \i__0__valid$109 ;
-  assign error__payload = \i__0__payload$111 ;
-  assign \error__valid$114  = \i__valid$113 ;
-  assign \error__payload$116  = \i__payload$115 ;
-  assign \o__ready$117  = 1'h1;
-  assign \o__valid$119  = \error__valid$118 ;
-  assign \o__payload$121  = \error__payload$120 ;
-  assign \o__payload$123  = \i__1__payload$122 ;
-  assign \i__1__ready$125  = \o__ready$124 ;
-  assign \o__valid$127  = \i__1__valid$126 ;
-  assign occupancy = \$1 [15:0];
-  assign \i__payload.op  = i__payload[1:0];
-  assign \i__payload.dtype  = i__payload[3:2];
-  assign \i__payload.source  = i__payload[5:4];
-  assign \i__payload.tag  = i__payload[8:6];
-  assign \i__payload.last  = i__payload[9];
-  assign \i__payload.address  = i__payload[41:10];
-  assign \i__payload.data  = i__payload[105:42];
-  assign \i__payload.strobe  = i__payload[113:106];
-  assign \i__payload.touch  = i__payload[132:114];
-  assign \i__payload.touch.enable  = i__payload[114];
-  assign \i__payload.touch.parity  = i__payload[115];
-  assign \i__payload.touch.writer  = i__payload[116];
-  assign \i__payload.touch.index  = i__payload[132:117];
-  assign \i__payload.tile  = i__payload[164:133];
-  assign \i__payload.tile.tracked  = i__payload[133];
-  assign \i__payload.tile.plan  = i__payload[135:134];
-  assign \i__payload.tile.slot  = i__payload[145:136];
-  assign \i__payload.tile.wg  = i__payload[161:146];
-  assign \i__payload.tile.wf  = i__payload[164:162];
-  assign \compute__payload.op  = i__payload[1:0];
-  assign \compute__payload.dtype  = i__payload[3:2];
-  assign \compute__payload.source  = i__payload[5:4];
-  assign \compute__payload.tag  = i__payload[8:6];
-  assign \compute__payload.last  = i__payload[9];
-  assign \compute__payload.address  = i__payload[41:10];
-  assign \compute__payload.data  = i__payload[105:42];
-  assign \compute__payload.strobe  = i__payload[113:106];
-  assign \compute__payload.touch  = i__payload[132:114];
-  assign \compute__payload.touch.enable  = i__payload[114];
-  assign \compute__payload.touch.parity  = i__payload[115];
-  assign \compute__payload.touch.writer  = i__payload[116];
-  assign \compute__payload.touch.index  = i__payload[132:117];
-  assign \compute__payload.tile  = i__payload[164:133];
-  assign \compute__payload.tile.tracked  = i__payload[133];
-  assign \compute__payload.tile.plan  = i__payload[135:134];
-  assign \compute__payload.tile.slot  = i__payload[145:136];
-  assign \compute__payload.tile.wg  = i__payload[161:146];
-  assign \compute__payload.tile.wf  = i__payload[164:162];
+  assign compute__valid = i__valid;
+  assign compute__payload = i__payload;
+  assign i__ready = compute__ready;
+  assign o__valid = \i__0__valid$18 ;
+  assign o__payload = \i__0__payload$20 ;
+  assign \i__0__ready$23  = o__ready;
+  assign \o__valid$25  = \i__valid$24 ;
+  assign \o__payload$27  = \i__payload$26 ;
+  assign \i__ready$29  = \o__ready$28 ;
+  assign \o__valid$31  = \i__1__valid$30 ;
+  assign \o__payload$33  = \i__1__payload$32 ;
+  assign \i__1__ready$35  = \o__ready$34 ;
+  assign \read__payload$37  = read__payload;
+  assign \read__valid$39  = read__valid;
+  assign \commit__payload$41  = commit__payload;
+  assign \commit__valid$43  = commit__valid;
+  assign \policy$45  = policy;
+  assign \starvation_limit$47  = starvation_limit;
+  assign \o__payload$54  = request__payload;
+  assign request__ready = \o__ready$55 ;
+  assign \o__valid$58  = request__valid;
+  assign \clear__payload$60  = clear__payload;
+  assign \clear__ready$62  = clear__ready;
+  assign \clear__valid$64  = clear__valid;
+  assign \access__payload$66  = access__payload;
+  assign \access__ready$67  = access__ready;
+  assign \access__valid$68  = access__valid;
+  assign \aw__payload$70  = aw__payload;
+  assign \aw__ready$72  = aw__ready;
+  assign \aw__valid$74  = aw__valid;
+  assign \w__payload$76  = w__payload;
+  assign \w__ready$78  = w__ready;
+  assign \w__valid$80  = w__valid;
+  assign \b__payload$82  = b__payload;
+  assign \b__ready$84  = b__ready;
+  assign \b__valid$86  = b__valid;
+  assign \ar__payload$88  = ar__payload;
+  assign \ar__ready$90  = ar__ready;
+  assign \ar__valid$92  = ar__valid;
+  assign \r__payload$94  = r__payload;
+  assign \r__ready$96  = r__ready;
+  assign \r__valid$98  = r__valid;
+  assign \policy$110  = 2'h1;
+  assign error__valid = \i__0__valid$111 ;
+  assign error__payload = \i__0__payload$113 ;
+  assign \error__valid$116  = \i__valid$115 ;
+  assign \error__payload$118  = \i__payload$117 ;
+  assign \o__ready$119  = 1'h1;
+  assign \o__valid$121  = \error__valid$120 ;
+  assign \o__payload$123  = \error__payload$122 ;
+  assign \o__payload$125  = \i__1__payload$124 ;
+  assign \i__1__ready$127  = \o__ready$126 ;
+  assign \o__valid$129  = \i__1__valid$128 ;
+  assign occupancy = \$8 [15:0];
   assign \i__0__payload.op  = i__0__payload[1:0];
   assign \i__0__payload.dtype  = i__0__payload[3:2];
   assign \i__0__payload.source  = i__0__payload[5:4];
@@ -5569,120 +5537,197 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   assign \dma__payload.tile.slot  = i__1__payload[145:136];
   assign \dma__payload.tile.wg  = i__1__payload[161:146];
   assign \dma__payload.tile.wf  = i__1__payload[164:162];
-  assign \i__payload$18.op  = \i__payload$18 [1:0];
-  assign \i__payload$18.dtype  = \i__payload$18 [3:2];
-  assign \i__payload$18.source  = \i__payload$18 [5:4];
-  assign \i__payload$18.tag  = \i__payload$18 [8:6];
-  assign \i__payload$18.last  = \i__payload$18 [9];
-  assign \i__payload$18.address  = \i__payload$18 [41:10];
-  assign \i__payload$18.data  = \i__payload$18 [105:42];
-  assign \i__payload$18.strobe  = \i__payload$18 [113:106];
-  assign \i__payload$18.touch  = \i__payload$18 [132:114];
-  assign \i__payload$18.touch.enable  = \i__payload$18 [114];
-  assign \i__payload$18.touch.parity  = \i__payload$18 [115];
-  assign \i__payload$18.touch.writer  = \i__payload$18 [116];
-  assign \i__payload$18.touch.index  = \i__payload$18 [132:117];
-  assign \i__payload$18.tile  = \i__payload$18 [164:133];
-  assign \i__payload$18.tile.tracked  = \i__payload$18 [133];
-  assign \i__payload$18.tile.plan  = \i__payload$18 [135:134];
-  assign \i__payload$18.tile.slot  = \i__payload$18 [145:136];
-  assign \i__payload$18.tile.wg  = \i__payload$18 [161:146];
-  assign \i__payload$18.tile.wf  = \i__payload$18 [164:162];
-  assign \o__payload.op  = \i__payload$18 [1:0];
-  assign \o__payload.dtype  = \i__payload$18 [3:2];
-  assign \o__payload.source  = \i__payload$18 [5:4];
-  assign \o__payload.tag  = \i__payload$18 [8:6];
-  assign \o__payload.last  = \i__payload$18 [9];
-  assign \o__payload.address  = \i__payload$18 [41:10];
-  assign \o__payload.data  = \i__payload$18 [105:42];
-  assign \o__payload.strobe  = \i__payload$18 [113:106];
-  assign \o__payload.touch  = \i__payload$18 [132:114];
-  assign \o__payload.touch.enable  = \i__payload$18 [114];
-  assign \o__payload.touch.parity  = \i__payload$18 [115];
-  assign \o__payload.touch.writer  = \i__payload$18 [116];
-  assign \o__payload.touch.index  = \i__payload$18 [132:117];
-  assign \o__payload.tile  = \i__payload$18 [164:133];
-  assign \o__payload.tile.tracked  = \i__payload$18 [133];
-  assign \o__payload.tile.plan  = \i__payload$18 [135:134];
-  assign \o__payload.tile.slot  = \i__payload$18 [145:136];
-  assign \o__payload.tile.wg  = \i__payload$18 [161:146];
-  assign \o__payload.tile.wf  = \i__payload$18 [164:162];
-  assign \i__0__payload$24.op  = \i__0__payload$24 [1:0];
-  assign \i__0__payload$24.dtype  = \i__0__payload$24 [3:2];
-  assign \i__0__payload$24.source  = \i__0__payload$24 [5:4];
-  assign \i__0__payload$24.tag  = \i__0__payload$24 [8:6];
-  assign \i__0__payload$24.last  = \i__0__payload$24 [9];
-  assign \i__0__payload$24.address  = \i__0__payload$24 [41:10];
-  assign \i__0__payload$24.data  = \i__0__payload$24 [105:42];
-  assign \i__0__payload$24.strobe  = \i__0__payload$24 [113:106];
-  assign \i__0__payload$24.touch  = \i__0__payload$24 [132:114];
-  assign \i__0__payload$24.touch.enable  = \i__0__payload$24 [114];
-  assign \i__0__payload$24.touch.parity  = \i__0__payload$24 [115];
-  assign \i__0__payload$24.touch.writer  = \i__0__payload$24 [116];
-  assign \i__0__payload$24.touch.index  = \i__0__payload$24 [132:117];
-  assign \i__0__payload$24.tile  = \i__0__payload$24 [164:133];
-  assign \i__0__payload$24.tile.tracked  = \i__0__payload$24 [133];
-  assign \i__0__payload$24.tile.plan  = \i__0__payload$24 [135:134];
-  assign \i__0__payload$24.tile.slot  = \i__0__payload$24 [145:136];
-  assign \i__0__payload$24.tile.wg  = \i__0__payload$24 [161:146];
-  assign \i__0__payload$24.tile.wf  = \i__0__payload$24 [164:162];
-  assign \o__payload$25.op  = \i__0__payload$24 [1:0];
-  assign \o__payload$25.dtype  = \i__0__payload$24 [3:2];
-  assign \o__payload$25.source  = \i__0__payload$24 [5:4];
-  assign \o__payload$25.tag  = \i__0__payload$24 [8:6];
-  assign \o__payload$25.last  = \i__0__payload$24 [9];
-  assign \o__payload$25.address  = \i__0__payload$24 [41:10];
-  assign \o__payload$25.data  = \i__0__payload$24 [105:42];
-  assign \o__payload$25.strobe  = \i__0__payload$24 [113:106];
-  assign \o__payload$25.touch  = \i__0__payload$24 [132:114];
-  assign \o__payload$25.touch.enable  = \i__0__payload$24 [114];
-  assign \o__payload$25.touch.parity  = \i__0__payload$24 [115];
-  assign \o__payload$25.touch.writer  = \i__0__payload$24 [116];
-  assign \o__payload$25.touch.index  = \i__0__payload$24 [132:117];
-  assign \o__payload$25.tile  = \i__0__payload$24 [164:133];
-  assign \o__payload$25.tile.tracked  = \i__0__payload$24 [133];
-  assign \o__payload$25.tile.plan  = \i__0__payload$24 [135:134];
-  assign \o__payload$25.tile.slot  = \i__0__payload$24 [145:136];
-  assign \o__payload$25.tile.wg  = \i__0__payload$24 [161:146];
-  assign \o__payload$25.tile.wf  = \i__0__payload$24 [164:162];
-  assign \i__1__payload$30.op  = \i__1__payload$30 [1:0];
-  assign \i__1__payload$30.dtype  = \i__1__payload$30 [3:2];
-  assign \i__1__payload$30.source  = \i__1__payload$30 [5:4];
-  assign \i__1__payload$30.tag  = \i__1__payload$30 [8:6];
-  assign \i__1__payload$30.last  = \i__1__payload$30 [9];
-  assign \i__1__payload$30.address  = \i__1__payload$30 [41:10];
-  assign \i__1__payload$30.data  = \i__1__payload$30 [105:42];
-  assign \i__1__payload$30.strobe  = \i__1__payload$30 [113:106];
-  assign \i__1__payload$30.touch  = \i__1__payload$30 [132:114];
-  assign \i__1__payload$30.touch.enable  = \i__1__payload$30 [114];
-  assign \i__1__payload$30.touch.parity  = \i__1__payload$30 [115];
-  assign \i__1__payload$30.touch.writer  = \i__1__payload$30 [116];
-  assign \i__1__payload$30.touch.index  = \i__1__payload$30 [132:117];
-  assign \i__1__payload$30.tile  = \i__1__payload$30 [164:133];
-  assign \i__1__payload$30.tile.tracked  = \i__1__payload$30 [133];
-  assign \i__1__payload$30.tile.plan  = \i__1__payload$30 [135:134];
-  assign \i__1__payload$30.tile.slot  = \i__1__payload$30 [145:136];
-  assign \i__1__payload$30.tile.wg  = \i__1__payload$30 [161:146];
-  assign \i__1__payload$30.tile.wf  = \i__1__payload$30 [164:162];
-  assign \o__payload$31.op  = \i__1__payload$30 [1:0];
-  assign \o__payload$31.dtype  = \i__1__payload$30 [3:2];
-  assign \o__payload$31.source  = \i__1__payload$30 [5:4];
-  assign \o__payload$31.tag  = \i__1__payload$30 [8:6];
-  assign \o__payload$31.last  = \i__1__payload$30 [9];
-  assign \o__payload$31.address  = \i__1__payload$30 [41:10];
-  assign \o__payload$31.data  = \i__1__payload$30 [105:42];
-  assign \o__payload$31.strobe  = \i__1__payload$30 [113:106];
-  assign \o__payload$31.touch  = \i__1__payload$30 [132:114];
-  assign \o__payload$31.touch.enable  = \i__1__payload$30 [114];
-  assign \o__payload$31.touch.parity  = \i__1__payload$30 [115];
-  assign \o__payload$31.touch.writer  = \i__1__payload$30 [116];
-  assign \o__payload$31.touch.index  = \i__1__payload$30 [132:117];
-  assign \o__payload$31.tile  = \i__1__payload$30 [164:133];
-  assign \o__payload$31.tile.tracked  = \i__1__payload$30 [133];
-  assign \o__payload$31.tile.plan  = \i__1__payload$30 [135:134];
-  assign \o__payload$31.tile.slot  = \i__1__payload$30 [145:136];
-  assign \o__payload$31.tile.wg  = \i__1__payload$30 [161:146];
-  assign \o__payload$31.tile.wf  = \i__1__payload$30 [164:162];
+  assign \i__payload.op  = i__payload[1:0];
+  assign \i__payload.dtype  = i__payload[3:2];
+  assign \i__payload.source  = i__payload[5:4];
+  assign \i__payload.tag  = i__payload[8:6];
+  assign \i__payload.last  = i__payload[9];
+  assign \i__payload.address  = i__payload[41:10];
+  assign \i__payload.data  = i__payload[105:42];
+  assign \i__payload.strobe  = i__payload[113:106];
+  assign \i__payload.touch  = i__payload[132:114];
+  assign \i__payload.touch.enable  = i__payload[114];
+  assign \i__payload.touch.parity  = i__payload[115];
+  assign \i__payload.touch.writer  = i__payload[116];
+  assign \i__payload.touch.index  = i__payload[132:117];
+  assign \i__payload.tile  = i__payload[164:133];
+  assign \i__payload.tile.tracked  = i__payload[133];
+  assign \i__payload.tile.plan  = i__payload[135:134];
+  assign \i__payload.tile.slot  = i__payload[145:136];
+  assign \i__payload.tile.wg  = i__payload[161:146];
+  assign \i__payload.tile.wf  = i__payload[164:162];
+  assign \compute__payload.op  = i__payload[1:0];
+  assign \compute__payload.dtype  = i__payload[3:2];
+  assign \compute__payload.source  = i__payload[5:4];
+  assign \compute__payload.tag  = i__payload[8:6];
+  assign \compute__payload.last  = i__payload[9];
+  assign \compute__payload.address  = i__payload[41:10];
+  assign \compute__payload.data  = i__payload[105:42];
+  assign \compute__payload.strobe  = i__payload[113:106];
+  assign \compute__payload.touch  = i__payload[132:114];
+  assign \compute__payload.touch.enable  = i__payload[114];
+  assign \compute__payload.touch.parity  = i__payload[115];
+  assign \compute__payload.touch.writer  = i__payload[116];
+  assign \compute__payload.touch.index  = i__payload[132:117];
+  assign \compute__payload.tile  = i__payload[164:133];
+  assign \compute__payload.tile.tracked  = i__payload[133];
+  assign \compute__payload.tile.plan  = i__payload[135:134];
+  assign \compute__payload.tile.slot  = i__payload[145:136];
+  assign \compute__payload.tile.wg  = i__payload[161:146];
+  assign \compute__payload.tile.wf  = i__payload[164:162];
+  assign \i__0__payload$20.op  = \i__0__payload$20 [1:0];
+  assign \i__0__payload$20.dtype  = \i__0__payload$20 [3:2];
+  assign \i__0__payload$20.source  = \i__0__payload$20 [5:4];
+  assign \i__0__payload$20.tag  = \i__0__payload$20 [8:6];
+  assign \i__0__payload$20.last  = \i__0__payload$20 [9];
+  assign \i__0__payload$20.address  = \i__0__payload$20 [41:10];
+  assign \i__0__payload$20.data  = \i__0__payload$20 [105:42];
+  assign \i__0__payload$20.strobe  = \i__0__payload$20 [113:106];
+  assign \i__0__payload$20.touch  = \i__0__payload$20 [132:114];
+  assign \i__0__payload$20.touch.enable  = \i__0__payload$20 [114];
+  assign \i__0__payload$20.touch.parity  = \i__0__payload$20 [115];
+  assign \i__0__payload$20.touch.writer  = \i__0__payload$20 [116];
+  assign \i__0__payload$20.touch.index  = \i__0__payload$20 [132:117];
+  assign \i__0__payload$20.tile  = \i__0__payload$20 [164:133];
+  assign \i__0__payload$20.tile.tracked  = \i__0__payload$20 [133];
+  assign \i__0__payload$20.tile.plan  = \i__0__payload$20 [135:134];
+  assign \i__0__payload$20.tile.slot  = \i__0__payload$20 [145:136];
+  assign \i__0__payload$20.tile.wg  = \i__0__payload$20 [161:146];
+  assign \i__0__payload$20.tile.wf  = \i__0__payload$20 [164:162];
+  assign \o__payload.op  = \i__0__payload$20 [1:0];
+  assign \o__payload.dtype  = \i__0__payload$20 [3:2];
+  assign \o__payload.source  = \i__0__payload$20 [5:4];
+  assign \o__payload.tag  = \i__0__payload$20 [8:6];
+  assign \o__payload.last  = \i__0__payload$20 [9];
+  assign \o__payload.address  = \i__0__payload$20 [41:10];
+  assign \o__payload.data  = \i__0__payload$20 [105:42];
+  assign \o__payload.strobe  = \i__0__payload$20 [113:106];
+  assign \o__payload.touch  = \i__0__payload$20 [132:114];
+  assign \o__payload.touch.enable  = \i__0__payload$20 [114];
+  assign \o__payload.touch.parity  = \i__0__payload$20 [115];
+  assign \o__payload.touch.writer  = \i__0__payload$20 [116];
+  assign \o__payload.touch.index  = \i__0__payload$20 [132:117];
+  assign \o__payload.tile  = \i__0__payload$20 [164:133];
+  assign \o__payload.tile.tracked  = \i__0__payload$20 [133];
+  assign \o__payload.tile.plan  = \i__0__payload$20 [135:134];
+  assign \o__payload.tile.slot  = \i__0__payload$20 [145:136];
+  assign \o__payload.tile.wg  = \i__0__payload$20 [161:146];
+  assign \o__payload.tile.wf  = \i__0__payload$20 [164:162];
+  assign \i__payload$26.op  = \i__payload$26 [1:0];
+  assign \i__payload$26.dtype  = \i__payload$26 [3:2];
+  assign \i__payload$26.source  = \i__payload$26 [5:4];
+  assign \i__payload$26.tag  = \i__payload$26 [8:6];
+  assign \i__payload$26.last  = \i__payload$26 [9];
+  assign \i__payload$26.address  = \i__payload$26 [41:10];
+  assign \i__payload$26.data  = \i__payload$26 [105:42];
+  assign \i__payload$26.strobe  = \i__payload$26 [113:106];
+  assign \i__payload$26.touch  = \i__payload$26 [132:114];
+  assign \i__payload$26.touch.enable  = \i__payload$26 [114];
+  assign \i__payload$26.touch.parity  = \i__payload$26 [115];
+  assign \i__payload$26.touch.writer  = \i__payload$26 [116];
+  assign \i__payload$26.touch.index  = \i__payload$26 [132:117];
+  assign \i__payload$26.tile  = \i__payload$26 [164:133];
+  assign \i__payload$26.tile.tracked  = \i__payload$26 [133];
+  assign \i__payload$26.tile.plan  = \i__payload$26 [135:134];
+  assign \i__payload$26.tile.slot  = \i__payload$26 [145:136];
+  assign \i__payload$26.tile.wg  = \i__payload$26 [161:146];
+  assign \i__payload$26.tile.wf  = \i__payload$26 [164:162];
+  assign \o__payload$27.op  = \i__payload$26 [1:0];
+  assign \o__payload$27.dtype  = \i__payload$26 [3:2];
+  assign \o__payload$27.source  = \i__payload$26 [5:4];
+  assign \o__payload$27.tag  = \i__payload$26 [8:6];
+  assign \o__payload$27.last  = \i__payload$26 [9];
+  assign \o__payload$27.address  = \i__payload$26 [41:10];
+  assign \o__payload$27.data  = \i__payload$26 [105:42];
+  assign \o__payload$27.strobe  = \i__payload$26 [113:106];
+  assign \o__payload$27.touch  = \i__payload$26 [132:114];
+  assign \o__payload$27.touch.enable  = \i__payload$26 [114];
+  assign \o__payload$27.touch.parity  = \i__payload$26 [115];
+  assign \o__payload$27.touch.writer  = \i__payload$26 [116];
+  assign \o__payload$27.touch.index  = \i__payload$26 [132:117];
+  assign \o__payload$27.tile  = \i__payload$26 [164:133];
+  assign \o__payload$27.tile.tracked  = \i__payload$26 [133];
+  assign \o__payload$27.tile.plan  = \i__payload$26 [135:134];
+  assign \o__payload$27.tile.slot  = \i__payload$26 [145:136];
+  assign \o__payload$27.tile.wg  = \i__payload$26 [161:146];
+  assign \o__payload$27.tile.wf  = \i__payload$26 [164:162];
+  assign \i__1__payload$32.op  = \i__1__payload$32 [1:0];
+  assign \i__1__payload$32.dtype  = \i__1__payload$32 [3:2];
+  assign \i__1__payload$32.source  = \i__1__payload$32 [5:4];
+  assign \i__1__payload$32.tag  = \i__1__payload$32 [8:6];
+  assign \i__1__payload$32.last  = \i__1__payload$32 [9];
+  assign \i__1__payload$32.address  = \i__1__payload$32 [41:10];
+  assign \i__1__payload$32.data  = \i__1__payload$32 [105:42];
+  assign \i__1__payload$32.strobe  = \i__1__payload$32 [113:106];
+  assign \i__1__payload$32.touch  = \i__1__payload$32 [132:114];
+  assign \i__1__payload$32.touch.enable  = \i__1__payload$32 [114];
+  assign \i__1__payload$32.touch.parity  = \i__1__payload$32 [115];
+  assign \i__1__payload$32.touch.writer  = \i__1__payload$32 [116];
+  assign \i__1__payload$32.touch.index  = \i__1__payload$32 [132:117];
+  assign \i__1__payload$32.tile  = \i__1__payload$32 [164:133];
+  assign \i__1__payload$32.tile.tracked  = \i__1__payload$32 [133];
+  assign \i__1__payload$32.tile.plan  = \i__1__payload$32 [135:134];
+  assign \i__1__payload$32.tile.slot  = \i__1__payload$32 [145:136];
+  assign \i__1__payload$32.tile.wg  = \i__1__payload$32 [161:146];
+  assign \i__1__payload$32.tile.wf  = \i__1__payload$32 [164:162];
+  assign \o__payload$33.op  = \i__1__payload$32 [1:0];
+  assign \o__payload$33.dtype  = \i__1__payload$32 [3:2];
+  assign \o__payload$33.source  = \i__1__payload$32 [5:4];
+  assign \o__payload$33.tag  = \i__1__payload$32 [8:6];
+  assign \o__payload$33.last  = \i__1__payload$32 [9];
+  assign \o__payload$33.address  = \i__1__payload$32 [41:10];
+  assign \o__payload$33.data  = \i__1__payload$32 [105:42];
+  assign \o__payload$33.strobe  = \i__1__payload$32 [113:106];
+  assign \o__payload$33.touch  = \i__1__payload$32 [132:114];
+  assign \o__payload$33.touch.enable  = \i__1__payload$32 [114];
+  assign \o__payload$33.touch.parity  = \i__1__payload$32 [115];
+  assign \o__payload$33.touch.writer  = \i__1__payload$32 [116];
+  assign \o__payload$33.touch.index  = \i__1__payload$32 [132:117];
+  assign \o__payload$33.tile  = \i__1__payload$32 [164:133];
+  assign \o__payload$33.tile.tracked  = \i__1__payload$32 [133];
+  assign \o__payload$33.tile.plan  = \i__1__payload$32 [135:134];
+  assign \o__payload$33.tile.slot  = \i__1__payload$32 [145:136];
+  assign \o__payload$33.tile.wg  = \i__1__payload$32 [161:146];
+  assign \o__payload$33.tile.wf  = \i__1__payload$32 [164:162];
+  assign \read__payload.source  = read__payload[1:0];
+  assign \read__payload.last  = read__payload[2];
+  assign \read__payload.error  = read__payload[3];
+  assign \read__payload.data  = read__payload[67:4];
+  assign \read__payload$37.source  = read__payload[1:0];
+  assign \read__payload$37.last  = read__payload[2];
+  assign \read__payload$37.error  = read__payload[3];
+  assign \read__payload$37.data  = read__payload[67:4];
+  assign \commit__payload.source  = commit__payload[1:0];
+  assign \commit__payload.tag  = commit__payload[4:2];
+  assign \commit__payload.last  = commit__payload[5];
+  assign \commit__payload.error  = commit__payload[6];
+  assign \commit__payload.bytes  = commit__payload[10:7];
+  assign \commit__payload.address  = commit__payload[42:11];
+  assign \commit__payload.tile  = commit__payload[74:43];
+  assign \commit__payload.tile.tracked  = commit__payload[43];
+  assign \commit__payload.tile.plan  = commit__payload[45:44];
+  assign \commit__payload.tile.slot  = commit__payload[55:46];
+  assign \commit__payload.tile.wg  = commit__payload[71:56];
+  assign \commit__payload.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$41.source  = commit__payload[1:0];
+  assign \commit__payload$41.tag  = commit__payload[4:2];
+  assign \commit__payload$41.last  = commit__payload[5];
+  assign \commit__payload$41.error  = commit__payload[6];
+  assign \commit__payload$41.bytes  = commit__payload[10:7];
+  assign \commit__payload$41.address  = commit__payload[42:11];
+  assign \commit__payload$41.tile  = commit__payload[74:43];
+  assign \commit__payload$41.tile.tracked  = commit__payload[43];
+  assign \commit__payload$41.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$41.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$41.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$41.tile.wf  = commit__payload[74:72];
+  assign \events.compute_issue  = events[0];
+  assign \events.communication_issue  = events[1];
+  assign \events.compute_stall  = events[2];
+  assign \events.communication_stall  = events[3];
+  assign \events.forced  = events[4];
+  assign \events.communication_hold  = events[5];
+  assign \events.access  = events[6];
   assign \request__payload.op  = request__payload[1:0];
   assign \request__payload.dtype  = request__payload[3:2];
   assign \request__payload.source  = request__payload[5:4];
@@ -5702,25 +5747,25 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   assign \request__payload.tile.slot  = request__payload[145:136];
   assign \request__payload.tile.wg  = request__payload[161:146];
   assign \request__payload.tile.wf  = request__payload[164:162];
-  assign \o__payload$37.op  = request__payload[1:0];
-  assign \o__payload$37.dtype  = request__payload[3:2];
-  assign \o__payload$37.source  = request__payload[5:4];
-  assign \o__payload$37.tag  = request__payload[8:6];
-  assign \o__payload$37.last  = request__payload[9];
-  assign \o__payload$37.address  = request__payload[41:10];
-  assign \o__payload$37.data  = request__payload[105:42];
-  assign \o__payload$37.strobe  = request__payload[113:106];
-  assign \o__payload$37.touch  = request__payload[132:114];
-  assign \o__payload$37.touch.enable  = request__payload[114];
-  assign \o__payload$37.touch.parity  = request__payload[115];
-  assign \o__payload$37.touch.writer  = request__payload[116];
-  assign \o__payload$37.touch.index  = request__payload[132:117];
-  assign \o__payload$37.tile  = request__payload[164:133];
-  assign \o__payload$37.tile.tracked  = request__payload[133];
-  assign \o__payload$37.tile.plan  = request__payload[135:134];
-  assign \o__payload$37.tile.slot  = request__payload[145:136];
-  assign \o__payload$37.tile.wg  = request__payload[161:146];
-  assign \o__payload$37.tile.wf  = request__payload[164:162];
+  assign \o__payload$54.op  = request__payload[1:0];
+  assign \o__payload$54.dtype  = request__payload[3:2];
+  assign \o__payload$54.source  = request__payload[5:4];
+  assign \o__payload$54.tag  = request__payload[8:6];
+  assign \o__payload$54.last  = request__payload[9];
+  assign \o__payload$54.address  = request__payload[41:10];
+  assign \o__payload$54.data  = request__payload[105:42];
+  assign \o__payload$54.strobe  = request__payload[113:106];
+  assign \o__payload$54.touch  = request__payload[132:114];
+  assign \o__payload$54.touch.enable  = request__payload[114];
+  assign \o__payload$54.touch.parity  = request__payload[115];
+  assign \o__payload$54.touch.writer  = request__payload[116];
+  assign \o__payload$54.touch.index  = request__payload[132:117];
+  assign \o__payload$54.tile  = request__payload[164:133];
+  assign \o__payload$54.tile.tracked  = request__payload[133];
+  assign \o__payload$54.tile.plan  = request__payload[135:134];
+  assign \o__payload$54.tile.slot  = request__payload[145:136];
+  assign \o__payload$54.tile.wg  = request__payload[161:146];
+  assign \o__payload$54.tile.wf  = request__payload[164:162];
   assign \clear__payload.plan  = clear__payload[1:0];
   assign \clear__payload.any_tiles  = clear__payload[2];
   assign \clear__payload.first_tile  = clear__payload[12:3];
@@ -5731,16 +5776,16 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   assign \clear__payload.any_touch  = clear__payload[56];
   assign \clear__payload.first_touch  = clear__payload[72:57];
   assign \clear__payload.last_touch  = clear__payload[88:73];
-  assign \clear__payload$43.plan  = clear__payload[1:0];
-  assign \clear__payload$43.any_tiles  = clear__payload[2];
-  assign \clear__payload$43.first_tile  = clear__payload[12:3];
-  assign \clear__payload$43.last_tile  = clear__payload[22:13];
-  assign \clear__payload$43.any_commands  = clear__payload[23];
-  assign \clear__payload$43.first_command  = clear__payload[39:24];
-  assign \clear__payload$43.last_command  = clear__payload[55:40];
-  assign \clear__payload$43.any_touch  = clear__payload[56];
-  assign \clear__payload$43.first_touch  = clear__payload[72:57];
-  assign \clear__payload$43.last_touch  = clear__payload[88:73];
+  assign \clear__payload$60.plan  = clear__payload[1:0];
+  assign \clear__payload$60.any_tiles  = clear__payload[2];
+  assign \clear__payload$60.first_tile  = clear__payload[12:3];
+  assign \clear__payload$60.last_tile  = clear__payload[22:13];
+  assign \clear__payload$60.any_commands  = clear__payload[23];
+  assign \clear__payload$60.first_command  = clear__payload[39:24];
+  assign \clear__payload$60.last_command  = clear__payload[55:40];
+  assign \clear__payload$60.any_touch  = clear__payload[56];
+  assign \clear__payload$60.first_touch  = clear__payload[72:57];
+  assign \clear__payload$60.last_touch  = clear__payload[88:73];
   assign \access__payload.write  = access__payload[0];
   assign \access__payload.add  = access__payload[4:1];
   assign \access__payload.dtype  = access__payload[6:5];
@@ -5756,180 +5801,141 @@ module \t3_node_axi.controller (w__ready, b__valid, ar__ready, r__valid, clk, rs
   assign \access__payload.tile.slot  = access__payload[129:120];
   assign \access__payload.tile.wg  = access__payload[145:130];
   assign \access__payload.tile.wf  = access__payload[148:146];
-  assign \access__payload$49.write  = access__payload[0];
-  assign \access__payload$49.add  = access__payload[4:1];
-  assign \access__payload$49.dtype  = access__payload[6:5];
-  assign \access__payload$49.source  = access__payload[8:7];
-  assign \access__payload$49.tag  = access__payload[11:9];
-  assign \access__payload$49.last  = access__payload[12];
-  assign \access__payload$49.address  = access__payload[44:13];
-  assign \access__payload$49.data  = access__payload[108:45];
-  assign \access__payload$49.strobe  = access__payload[116:109];
-  assign \access__payload$49.tile  = access__payload[148:117];
-  assign \access__payload$49.tile.tracked  = access__payload[117];
-  assign \access__payload$49.tile.plan  = access__payload[119:118];
-  assign \access__payload$49.tile.slot  = access__payload[129:120];
-  assign \access__payload$49.tile.wg  = access__payload[145:130];
-  assign \access__payload$49.tile.wf  = access__payload[148:146];
-  assign \read__payload.source  = read__payload[1:0];
-  assign \read__payload.last  = read__payload[2];
-  assign \read__payload.error  = read__payload[3];
-  assign \read__payload.data  = read__payload[67:4];
-  assign \read__payload$55.source  = read__payload[1:0];
-  assign \read__payload$55.last  = read__payload[2];
-  assign \read__payload$55.error  = read__payload[3];
-  assign \read__payload$55.data  = read__payload[67:4];
-  assign \commit__payload.source  = commit__payload[1:0];
-  assign \commit__payload.tag  = commit__payload[4:2];
-  assign \commit__payload.last  = commit__payload[5];
-  assign \commit__payload.error  = commit__payload[6];
-  assign \commit__payload.bytes  = commit__payload[10:7];
-  assign \commit__payload.address  = commit__payload[42:11];
-  assign \commit__payload.tile  = commit__payload[74:43];
-  assign \commit__payload.tile.tracked  = commit__payload[43];
-  assign \commit__payload.tile.plan  = commit__payload[45:44];
-  assign \commit__payload.tile.slot  = commit__payload[55:46];
-  assign \commit__payload.tile.wg  = commit__payload[71:56];
-  assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$59.source  = commit__payload[1:0];
-  assign \commit__payload$59.tag  = commit__payload[4:2];
-  assign \commit__payload$59.last  = commit__payload[5];
-  assign \commit__payload$59.error  = commit__payload[6];
-  assign \commit__payload$59.bytes  = commit__payload[10:7];
-  assign \commit__payload$59.address  = commit__payload[42:11];
-  assign \commit__payload$59.tile  = commit__payload[74:43];
-  assign \commit__payload$59.tile.tracked  = commit__payload[43];
-  assign \commit__payload$59.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$59.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$59.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$59.tile.wf  = commit__payload[74:72];
+  assign \access__payload$66.write  = access__payload[0];
+  assign \access__payload$66.add  = access__payload[4:1];
+  assign \access__payload$66.dtype  = access__payload[6:5];
+  assign \access__payload$66.source  = access__payload[8:7];
+  assign \access__payload$66.tag  = access__payload[11:9];
+  assign \access__payload$66.last  = access__payload[12];
+  assign \access__payload$66.address  = access__payload[44:13];
+  assign \access__payload$66.data  = access__payload[108:45];
+  assign \access__payload$66.strobe  = access__payload[116:109];
+  assign \access__payload$66.tile  = access__payload[148:117];
+  assign \access__payload$66.tile.tracked  = access__payload[117];
+  assign \access__payload$66.tile.plan  = access__payload[119:118];
+  assign \access__payload$66.tile.slot  = access__payload[129:120];
+  assign \access__payload$66.tile.wg  = access__payload[145:130];
+  assign \access__payload$66.tile.wf  = access__payload[148:146];
   assign \aw__payload.id  = aw__payload[0];
   assign \aw__payload.addr  = aw__payload[32:1];
   assign \aw__payload.len  = aw__payload[40:33];
   assign \aw__payload.size  = aw__payload[43:41];
   assign \aw__payload.burst  = aw__payload[45:44];
   assign \aw__payload.user  = aw__payload[64:46];
-  assign \aw__payload$67.id  = aw__payload[0];
-  assign \aw__payload$67.addr  = aw__payload[32:1];
-  assign \aw__payload$67.len  = aw__payload[40:33];
-  assign \aw__payload$67.size  = aw__payload[43:41];
-  assign \aw__payload$67.burst  = aw__payload[45:44];
-  assign \aw__payload$67.user  = aw__payload[64:46];
+  assign \aw__payload$70.id  = aw__payload[0];
+  assign \aw__payload$70.addr  = aw__payload[32:1];
+  assign \aw__payload$70.len  = aw__payload[40:33];
+  assign \aw__payload$70.size  = aw__payload[43:41];
+  assign \aw__payload$70.burst  = aw__payload[45:44];
+  assign \aw__payload$70.user  = aw__payload[64:46];
   assign \w__payload.data  = w__payload[63:0];
   assign \w__payload.strb  = w__payload[71:64];
   assign \w__payload.last  = w__payload[72];
-  assign \w__payload$73.data  = w__payload[63:0];
-  assign \w__payload$73.strb  = w__payload[71:64];
-  assign \w__payload$73.last  = w__payload[72];
+  assign \w__payload$76.data  = w__payload[63:0];
+  assign \w__payload$76.strb  = w__payload[71:64];
+  assign \w__payload$76.last  = w__payload[72];
   assign \b__payload.id  = b__payload[0];
   assign \b__payload.resp  = b__payload[2:1];
-  assign \b__payload$79.id  = b__payload[0];
-  assign \b__payload$79.resp  = b__payload[2:1];
+  assign \b__payload$82.id  = b__payload[0];
+  assign \b__payload$82.resp  = b__payload[2:1];
   assign \ar__payload.id  = ar__payload[0];
   assign \ar__payload.addr  = ar__payload[32:1];
   assign \ar__payload.len  = ar__payload[40:33];
   assign \ar__payload.size  = ar__payload[43:41];
   assign \ar__payload.burst  = ar__payload[45:44];
   assign \ar__payload.user  = ar__payload[64:46];
-  assign \ar__payload$85.id  = ar__payload[0];
-  assign \ar__payload$85.addr  = ar__payload[32:1];
-  assign \ar__payload$85.len  = ar__payload[40:33];
-  assign \ar__payload$85.size  = ar__payload[43:41];
-  assign \ar__payload$85.burst  = ar__payload[45:44];
-  assign \ar__payload$85.user  = ar__payload[64:46];
+  assign \ar__payload$88.id  = ar__payload[0];
+  assign \ar__payload$88.addr  = ar__payload[32:1];
+  assign \ar__payload$88.len  = ar__payload[40:33];
+  assign \ar__payload$88.size  = ar__payload[43:41];
+  assign \ar__payload$88.burst  = ar__payload[45:44];
+  assign \ar__payload$88.user  = ar__payload[64:46];
   assign \r__payload.id  = r__payload[0];
   assign \r__payload.data  = r__payload[64:1];
   assign \r__payload.resp  = r__payload[66:65];
   assign \r__payload.last  = r__payload[67];
-  assign \r__payload$91.id  = r__payload[0];
-  assign \r__payload$91.data  = r__payload[64:1];
-  assign \r__payload$91.resp  = r__payload[66:65];
-  assign \r__payload$91.last  = r__payload[67];
-  assign \events.compute_issue  = events[0];
-  assign \events.communication_issue  = events[1];
-  assign \events.compute_stall  = events[2];
-  assign \events.communication_stall  = events[3];
-  assign \events.forced  = events[4];
-  assign \events.communication_hold  = events[5];
-  assign \events.access  = events[6];
-  assign \i__0__payload$111.cause  = \i__0__payload$111 [3:0];
-  assign \i__0__payload$111.address  = \i__0__payload$111 [35:4];
-  assign \i__0__payload$111.tile  = \i__0__payload$111 [67:36];
-  assign \i__0__payload$111.tile.tracked  = \i__0__payload$111 [36];
-  assign \i__0__payload$111.tile.plan  = \i__0__payload$111 [38:37];
-  assign \i__0__payload$111.tile.slot  = \i__0__payload$111 [48:39];
-  assign \i__0__payload$111.tile.wg  = \i__0__payload$111 [64:49];
-  assign \i__0__payload$111.tile.wf  = \i__0__payload$111 [67:65];
-  assign \error__payload.cause  = \i__0__payload$111 [3:0];
-  assign \error__payload.address  = \i__0__payload$111 [35:4];
-  assign \error__payload.tile  = \i__0__payload$111 [67:36];
-  assign \error__payload.tile.tracked  = \i__0__payload$111 [36];
-  assign \error__payload.tile.plan  = \i__0__payload$111 [38:37];
-  assign \error__payload.tile.slot  = \i__0__payload$111 [48:39];
-  assign \error__payload.tile.wg  = \i__0__payload$111 [64:49];
-  assign \error__payload.tile.wf  = \i__0__payload$111 [67:65];
-  assign \i__payload$115.cause  = \i__payload$115 [3:0];
-  assign \i__payload$115.address  = \i__payload$115 [35:4];
-  assign \i__payload$115.tile  = \i__payload$115 [67:36];
-  assign \i__payload$115.tile.tracked  = \i__payload$115 [36];
-  assign \i__payload$115.tile.plan  = \i__payload$115 [38:37];
-  assign \i__payload$115.tile.slot  = \i__payload$115 [48:39];
-  assign \i__payload$115.tile.wg  = \i__payload$115 [64:49];
-  assign \i__payload$115.tile.wf  = \i__payload$115 [67:65];
-  assign \error__payload$116.cause  = \i__payload$115 [3:0];
-  assign \error__payload$116.address  = \i__payload$115 [35:4];
-  assign \error__payload$116.tile  = \i__payload$115 [67:36];
-  assign \error__payload$116.tile.tracked  = \i__payload$115 [36];
-  assign \error__payload$116.tile.plan  = \i__payload$115 [38:37];
-  assign \error__payload$116.tile.slot  = \i__payload$115 [48:39];
-  assign \error__payload$116.tile.wg  = \i__payload$115 [64:49];
-  assign \error__payload$116.tile.wf  = \i__payload$115 [67:65];
-  assign \error__payload$120.cause  = \error__payload$120 [3:0];
-  assign \error__payload$120.address  = \error__payload$120 [35:4];
-  assign \error__payload$120.tile  = \error__payload$120 [67:36];
-  assign \error__payload$120.tile.tracked  = \error__payload$120 [36];
-  assign \error__payload$120.tile.plan  = \error__payload$120 [38:37];
-  assign \error__payload$120.tile.slot  = \error__payload$120 [48:39];
-  assign \error__payload$120.tile.wg  = \error__payload$120 [64:49];
-  assign \error__payload$120.tile.wf  = \error__payload$120 [67:65];
-  assign \o__payload$121.cause  = \error__payload$120 [3:0];
-  assign \o__payload$121.address  = \error__payload$120 [35:4];
-  assign \o__payload$121.tile  = \error__payload$120 [67:36];
-  assign \o__payload$121.tile.tracked  = \error__payload$120 [36];
-  assign \o__payload$121.tile.plan  = \error__payload$120 [38:37];
-  assign \o__payload$121.tile.slot  = \error__payload$120 [48:39];
-  assign \o__payload$121.tile.wg  = \error__payload$120 [64:49];
-  assign \o__payload$121.tile.wf  = \error__payload$120 [67:65];
-  assign \i__1__payload$122.cause  = \i__1__payload$122 [3:0];
-  assign \i__1__payload$122.address  = \i__1__payload$122 [35:4];
-  assign \i__1__payload$122.tile  = \i__1__payload$122 [67:36];
-  assign \i__1__payload$122.tile.tracked  = \i__1__payload$122 [36];
-  assign \i__1__payload$122.tile.plan  = \i__1__payload$122 [38:37];
-  assign \i__1__payload$122.tile.slot  = \i__1__payload$122 [48:39];
-  assign \i__1__payload$122.tile.wg  = \i__1__payload$122 [64:49];
-  assign \i__1__payload$122.tile.wf  = \i__1__payload$122 [67:65];
-  assign \o__payload$123.cause  = \i__1__payload$122 [3:0];
-  assign \o__payload$123.address  = \i__1__payload$122 [35:4];
-  assign \o__payload$123.tile  = \i__1__payload$122 [67:36];
-  assign \o__payload$123.tile.tracked  = \i__1__payload$122 [36];
-  assign \o__payload$123.tile.plan  = \i__1__payload$122 [38:37];
-  assign \o__payload$123.tile.slot  = \i__1__payload$122 [48:39];
-  assign \o__payload$123.tile.wg  = \i__1__payload$122 [64:49];
-  assign \o__payload$123.tile.wf  = \i__1__payload$122 [67:65];
-  assign events[6] = entered;
+  assign \r__payload$94.id  = r__payload[0];
+  assign \r__payload$94.data  = r__payload[64:1];
+  assign \r__payload$94.resp  = r__payload[66:65];
+  assign \r__payload$94.last  = r__payload[67];
+  assign \i__0__payload$113.cause  = \i__0__payload$113 [3:0];
+  assign \i__0__payload$113.address  = \i__0__payload$113 [35:4];
+  assign \i__0__payload$113.tile  = \i__0__payload$113 [67:36];
+  assign \i__0__payload$113.tile.tracked  = \i__0__payload$113 [36];
+  assign \i__0__payload$113.tile.plan  = \i__0__payload$113 [38:37];
+  assign \i__0__payload$113.tile.slot  = \i__0__payload$113 [48:39];
+  assign \i__0__payload$113.tile.wg  = \i__0__payload$113 [64:49];
+  assign \i__0__payload$113.tile.wf  = \i__0__payload$113 [67:65];
+  assign \error__payload.cause  = \i__0__payload$113 [3:0];
+  assign \error__payload.address  = \i__0__payload$113 [35:4];
+  assign \error__payload.tile  = \i__0__payload$113 [67:36];
+  assign \error__payload.tile.tracked  = \i__0__payload$113 [36];
+  assign \error__payload.tile.plan  = \i__0__payload$113 [38:37];
+  assign \error__payload.tile.slot  = \i__0__payload$113 [48:39];
+  assign \error__payload.tile.wg  = \i__0__payload$113 [64:49];
+  assign \error__payload.tile.wf  = \i__0__payload$113 [67:65];
+  assign \i__payload$117.cause  = \i__payload$117 [3:0];
+  assign \i__payload$117.address  = \i__payload$117 [35:4];
+  assign \i__payload$117.tile  = \i__payload$117 [67:36];
+  assign \i__payload$117.tile.tracked  = \i__payload$117 [36];
+  assign \i__payload$117.tile.plan  = \i__payload$117 [38:37];
+  assign \i__payload$117.tile.slot  = \i__payload$117 [48:39];
+  assign \i__payload$117.tile.wg  = \i__payload$117 [64:49];
+  assign \i__payload$117.tile.wf  = \i__payload$117 [67:65];
+  assign \error__payload$118.cause  = \i__payload$117 [3:0];
+  assign \error__payload$118.address  = \i__payload$117 [35:4];
+  assign \error__payload$118.tile  = \i__payload$117 [67:36];
+  assign \error__payload$118.tile.tracked  = \i__payload$117 [36];
+  assign \error__payload$118.tile.plan  = \i__payload$117 [38:37];
+  assign \error__payload$118.tile.slot  = \i__payload$117 [48:39];
+  assign \error__payload$118.tile.wg  = \i__payload$117 [64:49];
+  assign \error__payload$118.tile.wf  = \i__payload$117 [67:65];
+  assign \error__payload$122.cause  = \error__payload$122 [3:0];
+  assign \error__payload$122.address  = \error__payload$122 [35:4];
+  assign \error__payload$122.tile  = \error__payload$122 [67:36];
+  assign \error__payload$122.tile.tracked  = \error__payload$122 [36];
+  assign \error__payload$122.tile.plan  = \error__payload$122 [38:37];
+  assign \error__payload$122.tile.slot  = \error__payload$122 [48:39];
+  assign \error__payload$122.tile.wg  = \error__payload$122 [64:49];
+  assign \error__payload$122.tile.wf  = \error__payload$122 [67:65];
+  assign \o__payload$123.cause  = \error__payload$122 [3:0];
+  assign \o__payload$123.address  = \error__payload$122 [35:4];
+  assign \o__payload$123.tile  = \error__payload$122 [67:36];
+  assign \o__payload$123.tile.tracked  = \error__payload$122 [36];
+  assign \o__payload$123.tile.plan  = \error__payload$122 [38:37];
+  assign \o__payload$123.tile.slot  = \error__payload$122 [48:39];
+  assign \o__payload$123.tile.wg  = \error__payload$122 [64:49];
+  assign \o__payload$123.tile.wf  = \error__payload$122 [67:65];
+  assign \i__1__payload$124.cause  = \i__1__payload$124 [3:0];
+  assign \i__1__payload$124.address  = \i__1__payload$124 [35:4];
+  assign \i__1__payload$124.tile  = \i__1__payload$124 [67:36];
+  assign \i__1__payload$124.tile.tracked  = \i__1__payload$124 [36];
+  assign \i__1__payload$124.tile.plan  = \i__1__payload$124 [38:37];
+  assign \i__1__payload$124.tile.slot  = \i__1__payload$124 [48:39];
+  assign \i__1__payload$124.tile.wg  = \i__1__payload$124 [64:49];
+  assign \i__1__payload$124.tile.wf  = \i__1__payload$124 [67:65];
+  assign \o__payload$125.cause  = \i__1__payload$124 [3:0];
+  assign \o__payload$125.address  = \i__1__payload$124 [35:4];
+  assign \o__payload$125.tile  = \i__1__payload$124 [67:36];
+  assign \o__payload$125.tile.tracked  = \i__1__payload$124 [36];
+  assign \o__payload$125.tile.plan  = \i__1__payload$124 [38:37];
+  assign \o__payload$125.tile.slot  = \i__1__payload$124 [48:39];
+  assign \o__payload$125.tile.wg  = \i__1__payload$124 [64:49];
+  assign \o__payload$125.tile.wf  = \i__1__payload$124 [67:65];
+  assign reaches[3] = \$12 ;
+  assign reaches[2] = \$11 ;
+  assign reaches[1] = \$10 ;
+  assign reaches[0] = \$9 ;
+  assign events[6] = \$7 ;
   assign events[5] = held;
   assign events[4] = forced;
-  assign events[3] = \$11 ;
-  assign events[2] = \$9 ;
-  assign events[1] = \$7 ;
-  assign events[0] = \$6 ;
-  assign reaches[3] = \$5 ;
-  assign reaches[2] = \$4 ;
-  assign reaches[1] = \$3 ;
-  assign reaches[0] = \$2 ;
+  assign events[3] = \$6 ;
+  assign events[2] = \$4 ;
+  assign events[1] = \$2 ;
+  assign events[0] = \$1 ;
 endmodule
 
-module \t3_node_axi.controller.arbiter (rst, forced, held, i__0__ready, i__1__ready, o__ready, closed, i__0__valid, i__0__payload, i__1__valid, i__1__payload, o__valid, o__payload, policy, starvation_limit, clk);
+module \t3_node_axi.controller.arbiter (rst, forced, held, i__0__ready, i__1__ready, o__ready, closed, o__valid, o__payload, i__0__valid, i__0__payload, i__1__valid, i__1__payload, policy, starvation_limit, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$7 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$7 <= 1'b0;
   wire \$1 ;
@@ -7095,7 +7101,7 @@ module \t3_node_axi.controller.compute_queue (rst, o__ready, i__valid, write__da
   assign \o__payload.tile.wf  = o__payload[164:162];
 endmodule
 
-module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, access__valid, access__ready, request__valid, request__payload, clear__ready, access__payload, error__valid, error__payload, clear__payload, clk);
+module \t3_node_axi.controller.first_touch (rst, clear__valid, access__ready, request__ready, access__valid, request__valid, request__payload, clear__ready, access__payload, error__valid, error__payload, clear__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$10 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$10 <= 1'b0;
   wire \$1 ;
@@ -8635,8 +8641,8 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   assign stage_0[0] = enter_clear;
 endmodule
 
-module \t3_node_axi.controller.memory (\o__ready$84 , b__valid, \o__ready$90 , r__valid, clk, rst, access__valid, access__ready, r__ready, b__ready, leaves, b__payload, r__payload, access__payload, read__valid, read__payload, commit__valid, commit__payload, occupancy, aw__valid, aw__payload
-, w__valid, w__payload, ar__valid, ar__payload, error__valid, error__payload, o__ready);
+module \t3_node_axi.controller.memory (\o__ready$84 , b__valid, \o__ready$90 , r__valid, clk, rst, access__ready, r__ready, b__ready, leaves, access__valid, b__payload, r__payload, read__valid, read__payload, commit__valid, commit__payload, occupancy, aw__valid, aw__payload, w__valid
+, w__payload, ar__valid, ar__payload, error__valid, error__payload, access__payload, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$11 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$11 <= 1'b0;
   wire \$1 ;
@@ -23857,7 +23863,7 @@ module \t3_node_axi.controller.reports (rst, i__1__ready, i__0__valid, i__0__pay
   assign \$32  = 1'h0;
 endmodule
 
-module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b__payload, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, latency, interval, fraction, header_interval, header_fraction, o__ready);
+module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b__payload, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, \port$19942$0 , interval, fraction, header_interval, header_fraction, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$33 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$33 <= 1'b0;
   reg [63:0] \$1 ;
@@ -24052,7 +24058,6 @@ module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b_
   reg index = 1'h0;
   input [15:0] interval;
   wire [15:0] interval;
-  input [15:0] latency;
   wire [15:0] latency;
   wire [15:0] \latency$48 ;
   reg [8:0] left = 9'h100;
@@ -24108,6 +24113,8 @@ module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b_
   wire open_;
   reg [8:0] owed = 9'h000;
   reg [15:0] pause = 16'h0000;
+  input [10:0] \port$19942$0 ;
+  wire [10:0] \port$19942$0 ;
   wire [134:0] producer__payload;
   wire [31:0] \producer__payload.address ;
   wire [63:0] \producer__payload.data ;
@@ -24238,7 +24245,7 @@ module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b_
     .\i$14 (credit_i),
     .i__payload(word),
     .i__valid(\i__valid$43 ),
-    .\latency$7 (latency),
+    .latency(\port$19942$0 ),
     .o__payload(tx__payload),
     .o__ready(o__ready),
     .o__valid(tx__valid),
@@ -24441,7 +24448,8 @@ module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b_
   assign header_bits = { 1'h0, header };
   assign \i__ready$38  = 1'h1;
   assign \i__payload$45  = word;
-  assign \latency$48  = latency;
+  assign latency = { 5'h00, \port$19942$0  };
+  assign \latency$48  = { 5'h00, \port$19942$0  };
   assign \tx__payload.data  = tx__payload[63:0];
   assign \tx__payload.keep  = tx__payload[71:64];
   assign \tx__payload.last  = tx__payload[72];
@@ -25063,7 +25071,7 @@ module \t3_node_axi.egress.collected.queue (rst, i__valid, o__ready, write__data
   assign \read__data.last  = read__data[134];
 endmodule
 
-module \t3_node_axi.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__valid, credit_o, o__payload, \latency$7 , o__ready);
+module \t3_node_axi.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__valid, credit_o, o__payload, latency, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$36 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$36 <= 1'b0;
   wire [9:0] \$1 ;
@@ -25099,9 +25107,9 @@ module \t3_node_axi.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__val
   input i__valid;
   wire i__valid;
   wire \i__valid$2 ;
+  input [10:0] latency;
   wire [10:0] latency;
   wire [10:0] \latency$16 ;
-  input [15:0] \latency$7 ;
   wire [15:0] \latency$7 ;
   wire o;
   wire \o$22 ;
@@ -25140,14 +25148,14 @@ module \t3_node_axi.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__val
   \t3_node_axi.egress.delay.credit_times  credit_times (
     .clk(clk),
     .i(\i$14 ),
-    .latency(\latency$7 [10:0]),
+    .latency(latency),
     .o(\o$22 ),
     .rst(rst)
   );
   \t3_node_axi.egress.delay.word_times  word_times (
     .clk(clk),
     .i(i__valid),
-    .latency(\latency$7 [10:0]),
+    .latency(latency),
     .o(o),
     .rst(rst)
   );
@@ -25184,11 +25192,11 @@ module \t3_node_axi.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__val
   assign \i__valid$2  = i__valid;
   assign \i__payload$4  = i__payload;
   assign i = i__valid;
-  assign latency = \latency$7 [10:0];
+  assign \latency$7  = { 5'h00, latency };
   assign \o__ready$11  = taken;
   assign \o__payload$13  = o__payload;
   assign credit_i = \i$14 ;
-  assign \latency$16  = \latency$7 [10:0];
+  assign \latency$16  = latency;
   assign \i__payload.data  = i__payload[63:0];
   assign \i__payload.keep  = i__payload[71:64];
   assign \i__payload.last  = i__payload[72];
@@ -26100,7 +26108,7 @@ module \t3_node_axi.egress.merged (rst, o__ready, i__valid, i__payload, room, o_
   assign \i__payload.last  = i__payload[134];
 endmodule
 
-module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first_read__valid, bytes, \port$9523$0 , stall, read__ready, block__valid, block__payload, data__payload, read__payload, \port$19029$0 , \port$19031$0 , first_read__payload, packet__valid, done__valid, done__payload, packet__ready, clk
+module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first_read__valid, bytes, \port$9526$0 , stall, read__ready, block__valid, block__payload, data__payload, read__payload, \port$19032$0 , \port$19034$0 , first_read__payload, packet__valid, done__valid, done__payload, packet__ready, clk
 );
   reg \$auto$verilog_backend.cc:2355:dump_module$42 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$42 <= 1'b0;
@@ -26426,13 +26434,13 @@ module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first
   output packet__valid;
   reg packet__valid = 1'h0;
   (* init = 30'h00000000 *)
-  output [29:0] \port$19029$0 ;
-  wire [29:0] \port$19029$0 ;
+  output [29:0] \port$19032$0 ;
+  wire [29:0] \port$19032$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$19031$0 ;
-  wire [72:0] \port$19031$0 ;
-  output [31:0] \port$9523$0 ;
-  wire [31:0] \port$9523$0 ;
+  output [72:0] \port$19034$0 ;
+  wire [72:0] \port$19034$0 ;
+  output [31:0] \port$9526$0 ;
+  wire [31:0] \port$9526$0 ;
   reg [3:0] position = 4'h0;
   output [35:0] read__payload;
   wire [35:0] read__payload;
@@ -27004,9 +27012,9 @@ module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first
   assign data__valid = \i__valid$30 ;
   assign \end  = \$23 [2:0];
   assign packet__payload = { \$140 , \$25 , \$138  };
-  assign \port$9523$0  = \$25 ;
-  assign \port$19029$0  = \$138 ;
-  assign \port$19031$0  = \$140 ;
+  assign \port$9526$0  = \$25 ;
+  assign \port$19032$0  = \$138 ;
+  assign \port$19034$0  = \$140 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -27609,42 +27617,43 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   wire \$1 ;
   wire \$10 ;
   reg \$100 ;
-  reg [9:0] \$101 ;
-  reg [10:0] \$102 ;
-  reg \$103 ;
+  reg \$101 ;
+  reg [9:0] \$102 ;
+  reg [10:0] \$103 ;
   reg \$104 ;
   reg \$105 ;
   reg \$106 ;
-  reg [31:0] \$107 ;
-  reg [1:0] \$108 ;
-  reg [3:0] \$109 ;
+  reg \$107 ;
+  reg [31:0] \$108 ;
+  reg [1:0] \$109 ;
   wire [10:0] \$11 ;
-  reg \$110 ;
+  reg [3:0] \$110 ;
   reg \$111 ;
-  reg [15:0] \$112 ;
+  reg \$112 ;
   reg [15:0] \$113 ;
   reg [15:0] \$114 ;
-  reg [2:0] \$115 ;
-  reg \$116 ;
-  reg [23:0] \$117 ;
-  reg [2:0] \$118 ;
-  reg \$119 ;
+  reg [15:0] \$115 ;
+  reg [2:0] \$116 ;
+  reg \$117 ;
+  reg [23:0] \$118 ;
+  reg [2:0] \$119 ;
   wire [11:0] \$12 ;
   reg \$120 ;
   reg \$121 ;
   reg \$122 ;
   reg \$123 ;
-  reg [1:0] \$124 ;
-  reg \$125 ;
-  reg [1:0] \$126 ;
-  reg \$127 ;
+  reg \$124 ;
+  reg [1:0] \$125 ;
+  reg \$126 ;
+  reg [1:0] \$127 ;
   reg \$128 ;
-  reg [1:0] \$129 ;
+  reg \$129 ;
   wire \$13 ;
+  reg [1:0] \$130 ;
   wire \$14 ;
   wire \$15 ;
   wire \$16 ;
-  wire [6:0] \$160 ;
+  wire [6:0] \$161 ;
   wire \$17 ;
   wire \$18 ;
   wire \$19 ;
@@ -27723,17 +27732,17 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   wire \$85 ;
   wire \$86 ;
   wire \$87 ;
-  wire [31:0] \$88 ;
-  wire [10:0] \$89 ;
+  wire \$88 ;
+  wire [31:0] \$89 ;
   wire \$9 ;
-  wire [31:0] \$90 ;
-  wire [10:0] \$91 ;
-  wire \$92 ;
+  wire [10:0] \$90 ;
+  wire [31:0] \$91 ;
+  wire [10:0] \$92 ;
   wire \$93 ;
   wire \$94 ;
   wire \$95 ;
-  reg [7:0] \$96 ;
-  reg \$97 ;
+  wire \$96 ;
+  reg [7:0] \$97 ;
   reg \$98 ;
   reg \$99 ;
   wire advance_2;
@@ -28288,8 +28297,8 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign \$28  = dma >> fire__payload[4:2];
   assign \$29  = | fire__payload[25:15];
   assign \moves$58  = \$28  & \$29 ;
-  assign \$160  = fire__payload[1:0] * 5'h19;
-  assign \$30  = plans >> \$160 ;
+  assign \$161  = fire__payload[1:0] * 5'h19;
+  assign \$30  = plans >> \$161 ;
   assign fire__ready = ~ holding;
   assign valid_1 = holding | fire__valid;
   assign slot_1 = holding ? held_slot : fire__payload[14:5];
@@ -28356,104 +28365,104 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign i__valid = \$73  & last;
   assign \i__valid$125  = block_done__valid & block_done__payload[2];
   assign i__payload = failed | block_done__payload[3];
-  assign \$74  = table__payload[2:0] == 2'h2;
-  assign \$75  = table__valid & \$74 ;
-  assign \$76  = table__payload[22:19] == 3'h7;
-  assign \write__en$128  = \$75  & \$76 ;
-  assign \$77  = table__payload[2:0] == 2'h2;
-  assign \$78  = table__valid & \$77 ;
-  assign \$79  = table__payload[22:19] == 4'h9;
-  assign \write__en$133  = \$78  & \$79 ;
-  assign \$80  = ~ o__payload[9];
-  assign \$81  = \o__valid$137  | \$80 ;
-  assign over = o__valid & \$81 ;
-  assign \$82  = o__payload[9] & \o__payload$138 ;
-  assign good = ~ \$82 ;
-  assign \$83  = ~ o__payload[11];
-  assign doorbell_local__valid = ringing & \$83 ;
+  assign \$75  = table__payload[2:0] == 2'h2;
+  assign \$76  = table__valid & \$75 ;
+  assign \$77  = table__payload[22:19] == 3'h7;
+  assign \write__en$128  = \$76  & \$77 ;
+  assign \$78  = table__payload[2:0] == 2'h2;
+  assign \$79  = table__valid & \$78 ;
+  assign \$80  = table__payload[22:19] == 4'h9;
+  assign \write__en$133  = \$79  & \$80 ;
+  assign \$81  = ~ o__payload[9];
+  assign \$82  = \o__valid$137  | \$81 ;
+  assign over = o__valid & \$82 ;
+  assign \$83  = o__payload[9] & \o__payload$138 ;
+  assign good = ~ \$83 ;
+  assign \$84  = ~ o__payload[11];
+  assign doorbell_local__valid = ringing & \$84 ;
   assign doorbell_remote__valid = ringing & o__payload[11];
-  assign \$84  = o__payload[11] ? doorbell_remote__ready : doorbell_local__ready;
-  assign rung = ringing & \$84 ;
-  assign \$85  = o__payload[10] & good;
-  assign \$86  = ~ \$85 ;
-  assign \$87  = over & \$86 ;
-  assign finish = rung | \$87 ;
+  assign \$85  = o__payload[11] ? doorbell_remote__ready : doorbell_local__ready;
+  assign rung = ringing & \$85 ;
+  assign \$86  = o__payload[10] & good;
+  assign \$87  = ~ \$86 ;
+  assign \$88  = over & \$87 ;
+  assign finish = rung | \$88 ;
   assign \o__ready$144  = finish & o__payload[9];
-  assign \$89  = 4'hf << { \read__data$147 [2], 2'h0 };
-  assign \$91  = 4'hf << { \read__data$147 [2], 2'h0 };
-  assign \$92  = valid_3 | valid_2;
-  assign \$93  = \$92  | holding;
-  assign \$94  = \$93  | o__valid;
-  assign \$95  = finishing | ended__valid;
-  assign busy = \$94  | \$95 ;
+  assign \$90  = 4'hf << { \read__data$147 [2], 2'h0 };
+  assign \$92  = 4'hf << { \read__data$147 [2], 2'h0 };
+  assign \$93  = valid_3 | valid_2;
+  assign \$94  = \$93  | holding;
+  assign \$95  = \$94  | o__valid;
+  assign \$96  = finishing | ended__valid;
+  assign busy = \$95  | \$96 ;
   always @(posedge clk)
-    dma <= \$96 ;
+    dma <= \$97 ;
   always @(posedge clk)
-    holding <= \$97 ;
+    holding <= \$98 ;
   always @(posedge clk)
-    valid_2 <= \$98 ;
+    valid_2 <= \$99 ;
   always @(posedge clk)
-    first_2 <= \$99 ;
+    first_2 <= \$100 ;
   always @(posedge clk)
-    last_2 <= \$100 ;
+    last_2 <= \$101 ;
   always @(posedge clk)
-    held_slot <= \$101 ;
+    held_slot <= \$102 ;
   always @(posedge clk)
-    held_count <= \$102 ;
+    held_count <= \$103 ;
   always @(posedge clk)
-    held_last <= \$103 ;
+    held_last <= \$104 ;
   always @(posedge clk)
-    held_first <= \$104 ;
+    held_first <= \$105 ;
   always @(posedge clk)
-    put_at <= \$105 ;
+    put_at <= \$106 ;
   always @(posedge clk)
-    get_at <= \$106 ;
+    get_at <= \$107 ;
   always @(posedge clk)
-    offset <= \$107 ;
+    offset <= \$108 ;
   always @(posedge clk)
-    plan <= \$108 ;
+    plan <= \$109 ;
   always @(posedge clk)
-    epoch <= \$109 ;
+    epoch <= \$110 ;
   always @(posedge clk)
-    last <= \$110 ;
+    last <= \$111 ;
   always @(posedge clk)
-    moves <= \$111 ;
+    moves <= \$112 ;
   always @(posedge clk)
-    rows <= \$112 ;
+    rows <= \$113 ;
   always @(posedge clk)
-    row_bytes <= \$113 ;
+    row_bytes <= \$114 ;
   always @(posedge clk)
-    wg <= \$114 ;
+    wg <= \$115 ;
   always @(posedge clk)
-    wf <= \$115 ;
+    wf <= \$116 ;
   always @(posedge clk)
-    first <= \$116 ;
+    first <= \$117 ;
   always @(posedge clk)
-    stamp <= \$117 ;
+    stamp <= \$118 ;
   always @(posedge clk)
-    route <= \$118 ;
+    route <= \$119 ;
   always @(posedge clk)
-    valid_3 <= \$119 ;
+    valid_3 <= \$120 ;
   always @(posedge clk)
-    failed <= \$120 ;
+    failed <= \$121 ;
   always @(posedge clk)
-    ringing <= \$121 ;
+    ringing <= \$122 ;
   always @(posedge clk)
-    interrupting <= \$122 ;
+    interrupting <= \$123 ;
   always @(posedge clk)
-    interrupt <= \$123 ;
+    interrupt <= \$124 ;
   always @(posedge clk)
-    \plan$52  <= \$124 ;
+    \plan$52  <= \$125 ;
   always @(posedge clk)
-    command_done__valid <= \$125 ;
+    command_done__valid <= \$126 ;
   always @(posedge clk)
-    command_done__payload <= \$126 ;
+    command_done__payload <= \$127 ;
   always @(posedge clk)
-    finishing <= \$127 ;
+    finishing <= \$128 ;
   always @(posedge clk)
-    ended__valid <= \$128 ;
+    ended__valid <= \$129 ;
   always @(posedge clk)
-    ended__payload <= \$129 ;
+    ended__payload <= \$130 ;
   \t3_node_axi.front_end.endings  endings (
     .clk(clk),
     .i__valid(i__valid),
@@ -28475,54 +28484,44 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$96  = dma;
+    \$97  = dma;
     if (\$4 ) begin
       (* full_case = 32'd1 *)
       casez (table__payload[5:3])
         3'h0:
-            \$96 [0] = table__payload[23];
+            \$97 [0] = table__payload[23];
         3'h1:
-            \$96 [1] = table__payload[23];
+            \$97 [1] = table__payload[23];
         3'h2:
-            \$96 [2] = table__payload[23];
+            \$97 [2] = table__payload[23];
         3'h3:
-            \$96 [3] = table__payload[23];
+            \$97 [3] = table__payload[23];
         3'h4:
-            \$96 [4] = table__payload[23];
+            \$97 [4] = table__payload[23];
         3'h5:
-            \$96 [5] = table__payload[23];
+            \$97 [5] = table__payload[23];
         3'h6:
-            \$96 [6] = table__payload[23];
+            \$97 [6] = table__payload[23];
         3'h7:
-            \$96 [7] = table__payload[23];
+            \$97 [7] = table__payload[23];
       endcase
     end
     if (rst) begin
-      \$96  = 8'h00;
+      \$97  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$97  = \$7 ;
-    if (rst) begin
-      \$97  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$98  = valid_2;
-    if (advance_2) begin
-      \$98  = valid_1;
-    end
+    \$98  = \$7 ;
     if (rst) begin
       \$98  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$99  = first_2;
+    \$99  = valid_2;
     if (advance_2) begin
-      \$99  = \$10 ;
+      \$99  = valid_1;
     end
     if (rst) begin
       \$99  = 1'h0;
@@ -28530,9 +28529,9 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$100  = last_2;
+    \$100  = first_2;
     if (advance_2) begin
-      \$100  = last_1;
+      \$100  = \$10 ;
     end
     if (rst) begin
       \$100  = 1'h0;
@@ -28540,47 +28539,45 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$101  = held_slot;
+    \$101  = last_2;
     if (advance_2) begin
-      \$101  = \$11 [9:0];
-    end else if (\$8 ) begin
-      \$101  = slot_1;
+      \$101  = last_1;
     end
     if (rst) begin
-      \$101  = 10'h000;
+      \$101  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$102  = held_count;
+    \$102  = held_slot;
     if (advance_2) begin
-      \$102  = \$12 [10:0];
+      \$102  = \$11 [9:0];
     end else if (\$8 ) begin
-      \$102  = count_1;
+      \$102  = slot_1;
     end
     if (rst) begin
-      \$102  = 11'h000;
+      \$102  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$103  = held_last;
+    \$103  = held_count;
     if (advance_2) begin
-      \$103  = \$13 ;
+      \$103  = \$12 [10:0];
     end else if (\$8 ) begin
-      \$103  = last_1;
+      \$103  = count_1;
     end
     if (rst) begin
-      \$103  = 1'h0;
+      \$103  = 11'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$104  = held_first;
+    \$104  = held_last;
     if (advance_2) begin
-      \$104  = 1'h0;
+      \$104  = \$13 ;
     end else if (\$8 ) begin
-      \$104  = 1'h1;
+      \$104  = last_1;
     end
     if (rst) begin
       \$104  = 1'h0;
@@ -28588,63 +28585,65 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$105  = \$16 ;
+    \$105  = held_first;
+    if (advance_2) begin
+      \$105  = 1'h0;
+    end else if (\$8 ) begin
+      \$105  = 1'h1;
+    end
     if (rst) begin
       \$105  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$106  = \$19 ;
+    \$106  = \$16 ;
     if (rst) begin
       \$106  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$107  = offset;
-    if (advance_3) begin
-      \$107  = read__data;
-    end
+    \$107  = \$19 ;
     if (rst) begin
-      \$107  = 32'd0;
+      \$107  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$108  = plan;
+    \$108  = offset;
     if (advance_3) begin
-      \$108  = command[1:0];
+      \$108  = read__data;
     end
     if (rst) begin
-      \$108  = 2'h0;
+      \$108  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$109  = epoch;
+    \$109  = plan;
     if (advance_3) begin
-      \$109  = command[5:2];
+      \$109  = command[1:0];
     end
     if (rst) begin
-      \$109  = 4'h0;
+      \$109  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$110  = last;
+    \$110  = epoch;
     if (advance_3) begin
-      \$110  = last_2;
+      \$110  = command[5:2];
     end
     if (rst) begin
-      \$110  = 1'h0;
+      \$110  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$111  = moves;
+    \$111  = last;
     if (advance_3) begin
-      \$111  = command[9];
+      \$111  = last_2;
     end
     if (rst) begin
       \$111  = 1'h0;
@@ -28652,19 +28651,19 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$112  = rows;
+    \$112  = moves;
     if (advance_3) begin
-      \$112  = \read__data$30 ;
+      \$112  = command[9];
     end
     if (rst) begin
-      \$112  = 16'h0000;
+      \$112  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$113  = row_bytes;
+    \$113  = rows;
     if (advance_3) begin
-      \$113  = \read__data$32 [15:0];
+      \$113  = \read__data$30 ;
     end
     if (rst) begin
       \$113  = 16'h0000;
@@ -28672,9 +28671,9 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$114  = wg;
+    \$114  = row_bytes;
     if (advance_3) begin
-      \$114  = \read__data$32 [31:16];
+      \$114  = \read__data$32 [15:0];
     end
     if (rst) begin
       \$114  = 16'h0000;
@@ -28682,59 +28681,59 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$115  = wf;
+    \$115  = wg;
     if (advance_3) begin
-      \$115  = \read__data$35 ;
+      \$115  = \read__data$32 [31:16];
     end
     if (rst) begin
-      \$115  = 3'h0;
+      \$115  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$116  = first;
+    \$116  = wf;
     if (advance_3) begin
-      \$116  = first_2;
+      \$116  = \read__data$35 ;
     end
     if (rst) begin
-      \$116  = 1'h0;
+      \$116  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$117  = stamp;
+    \$117  = first;
     if (advance_3) begin
-      \$117  = command[33:10];
+      \$117  = first_2;
     end
     if (rst) begin
-      \$117  = 24'h000000;
+      \$117  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$118  = route;
+    \$118  = stamp;
     if (advance_3) begin
-      \$118  = command[8:6];
+      \$118  = command[33:10];
     end
     if (rst) begin
-      \$118  = 3'h0;
+      \$118  = 24'h000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$119  = valid_3;
+    \$119  = route;
     if (advance_3) begin
-      \$119  = valid_2;
+      \$119  = command[8:6];
     end
     if (rst) begin
-      \$119  = 1'h0;
+      \$119  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$120  = failed;
-    if (block_done__valid) begin
-      \$120  = \$21 ;
+    \$120  = valid_3;
+    if (advance_3) begin
+      \$120  = valid_2;
     end
     if (rst) begin
       \$120  = 1'h0;
@@ -28742,11 +28741,9 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    (* full_case = 32'd1 *)
-    if (ringing) begin
-      \$121  = \$22 ;
-    end else begin
-      \$121  = \$24 ;
+    \$121  = failed;
+    if (block_done__valid) begin
+      \$121  = \$21 ;
     end
     if (rst) begin
       \$121  = 1'h0;
@@ -28754,58 +28751,70 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$122  = \$25 ;
+    (* full_case = 32'd1 *)
+    if (ringing) begin
+      \$122  = \$22 ;
+    end else begin
+      \$122  = \$24 ;
+    end
     if (rst) begin
       \$122  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$123  = \$27 ;
+    \$123  = \$25 ;
     if (rst) begin
       \$123  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$124  = o__payload[1:0];
+    \$124  = \$27 ;
     if (rst) begin
-      \$124  = 2'h0;
+      \$124  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$125  = interrupting;
+    \$125  = o__payload[1:0];
     if (rst) begin
-      \$125  = 1'h0;
+      \$125  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$126  = \plan$52 ;
+    \$126  = interrupting;
     if (rst) begin
-      \$126  = 2'h0;
+      \$126  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$127  = finish;
+    \$127  = \plan$52 ;
     if (rst) begin
-      \$127  = 1'h0;
+      \$127  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$128  = finishing;
+    \$128  = finish;
     if (rst) begin
       \$128  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
-    \$129  = \plan$52 ;
+    \$129  = finishing;
     if (rst) begin
-      \$129  = 2'h0;
+      \$129  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$45 ) begin end
+    \$130  = \plan$52 ;
+    if (rst) begin
+      \$130  = 2'h0;
     end
   end
   assign write__addr = put_at;
@@ -28970,22 +28979,22 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign \doorbell_remote__payload.data  = doorbell_remote__payload[125:62];
   assign \doorbell_remote__payload.strobe  = doorbell_remote__payload[133:126];
   assign \doorbell_remote__payload.last  = doorbell_remote__payload[134];
-  assign doorbell_remote__payload[133:126] = \$91 [7:0];
+  assign doorbell_remote__payload[133:126] = \$92 [7:0];
   assign doorbell_remote__payload[125:62] = { \read__data$148 , \read__data$148  };
-  assign doorbell_remote__payload[61:30] = \$90 ;
+  assign doorbell_remote__payload[61:30] = \$91 ;
   assign doorbell_remote__payload[134] = 1'h1;
   assign doorbell_remote__payload[10:7] = o__payload[5:2];
   assign doorbell_remote__payload[6:5] = o__payload[1:0];
   assign doorbell_remote__payload[1:0] = 2'h1;
   assign { doorbell_remote__payload[29:11], doorbell_remote__payload[4:2] } = 22'h000000;
-  assign doorbell_local__payload[113:106] = \$89 [7:0];
+  assign doorbell_local__payload[113:106] = \$90 [7:0];
   assign doorbell_local__payload[105:42] = { \read__data$148 , \read__data$148  };
-  assign doorbell_local__payload[41:10] = \$88 ;
+  assign doorbell_local__payload[41:10] = \$89 ;
   assign doorbell_local__payload[9] = 1'h1;
   assign doorbell_local__payload[5:4] = 2'h2;
   assign doorbell_local__payload[1:0] = 2'h1;
   assign { doorbell_local__payload[164:114], doorbell_local__payload[8:6], doorbell_local__payload[3:2] } = 56'h00000000000000;
-  assign \i__payload$124 [11] = \read__data$122 [3];
+  assign \i__payload$124 [11] = \$74 ;
   assign \i__payload$124 [12] = \read__data$122 [2];
   assign \i__payload$124 [10] = \read__data$122 [1];
   assign \i__payload$124 [9] = moves;
@@ -29013,8 +29022,9 @@ module \t3_node_axi.front_end (rst, table__valid, fire__valid, block_done__valid
   assign entering[8:6] = fire__payload[4:2];
   assign entering[5:2] = \$30 [4:1];
   assign entering[1:0] = fire__payload[1:0];
-  assign \$88  = { \read__data$147 [31:3], 3'h0 };
-  assign \$90  = { \read__data$147 [31:3], 3'h0 };
+  assign \$74  = \read__data$122 [3];
+  assign \$89  = { \read__data$147 [31:3], 3'h0 };
+  assign \$91  = { \read__data$147 [31:3], 3'h0 };
 endmodule
 
 module \t3_node_axi.front_end.endings (rst, i__valid, o__ready, write__data, room, o__valid, o__payload, clk);
@@ -34191,7 +34201,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, i__valid, o__ready, 
   wire [5:0] \read__data$248 ;
   wire [31:0] \read__data$250 ;
   wire [9:0] \read__data$263 ;
-  wire [16:0] \read__data$281 ;
+  wire [15:0] \read__data$281 ;
   wire [15:0] \read__data$285 ;
   wire [28:0] \read__data$286 ;
   wire read__en;
@@ -34430,7 +34440,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, i__valid, o__ready, 
   wire [5:0] \write__data$318 ;
   wire [31:0] \write__data$323 ;
   wire [9:0] \write__data$328 ;
-  wire [16:0] \write__data$333 ;
+  wire [15:0] \write__data$333 ;
   wire [28:0] \write__data$338 ;
   wire [15:0] \write__data$343 ;
   wire write__en;
@@ -34462,16 +34472,16 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, i__valid, o__ready, 
     end
   end
   assign \read__data$250  = _0_;
-  reg [16:0] control_0 [15:0];
+  reg [15:0] control_0 [15:0];
 `ifndef SYNTHESIS
   integer control_0_word;
   initial for (control_0_word = 0; control_0_word <= 15; control_0_word = control_0_word + 1) control_0 [control_0_word] = 0;
 `endif
   always @(posedge clk) begin
     if (\write__en$331 )
-      control_0[_written[6:3]] <= _written[39:23];
+      control_0[_written[6:3]] <= _written[39:24];
   end
-  reg [16:0] _1_;
+  reg [15:0] _1_;
 `ifndef SYNTHESIS
   initial _1_ = 0;
 `endif
@@ -37434,10 +37444,10 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, i__valid, o__ready, 
   assign \$2868  = ~ \$2867 ;
   assign \$2869  = \register$255  | \register$258 ;
   assign \$2870  = \$2868  & \$2869 ;
-  assign \$6007  = \read__data$281 [15:14] * 5'h19;
+  assign \$6007  = \read__data$281 [14:13] * 5'h19;
   assign \$2871  = plans >> \$6007 ;
   assign \$2872  = \$2871 [0] & exists;
-  assign \$6011  = \read__data$281 [15:14] * 5'h19;
+  assign \$6011  = \read__data$281 [14:13] * 5'h19;
   assign \$2873  = plans >> \$6011 ;
   assign \$2874  = \register$259  ? \register$260  : came_with[44:29];
   assign \$2875  = \register$259  ? 3'h0 : came_with[47:45];
@@ -37445,11 +37455,11 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, i__valid, o__ready, 
   assign \$2877  = \register$264  & \$2876 ;
   assign \$2878  = \$2877  & \register$261 ;
   assign \$2879  = \$2878  & exists;
-  assign \$6020  = \read__data$281 [15:14] * 5'h19;
+  assign \$6020  = \read__data$281 [14:13] * 5'h19;
   assign \$2880  = plans >> \$6020 ;
   assign \$2881  = \register$262 [9:0] >= \$2880 [14:5];
   assign \$2882  = \$2879  & \$2881 ;
-  assign \$6025  = \read__data$281 [15:14] * 5'h19;
+  assign \$6025  = \read__data$281 [14:13] * 5'h19;
   assign \$2883  = plans >> \$6025 ;
   assign \$2884  = \register$262 [9:0] <= \$2883 [24:15];
   assign \$2885  = \$2882  & \$2884 ;
@@ -37519,7 +37529,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, i__valid, o__ready, 
   assign \write__en$336  = _ours & \$2904 ;
   assign \$2905  = _written[22:19] == 4'h9;
   assign \write__en$341  = _ours & \$2905 ;
-  assign exists = \read__data$281 [16:14] < 3'h4;
+  assign exists = \read__data$281 [15:13] < 3'h4;
   always @(posedge clk)
     _written <= \$2906 ;
   always @(posedge clk)
@@ -40323,13 +40333,13 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, i__valid, o__ready, 
       \$3136 [0] = \register$269 ;
       \$3136 [1] = \register$274 ;
       \$3136 [2] = \register$279 ;
-      \$3136 [4:3] = \read__data$281 [2:1];
-      \$3136 [6:5] = \read__data$281 [5:4];
-      \$3136 [7] = \read__data$281 [6];
-      \$3136 [8] = \read__data$281 [7];
-      \$3136 [9] = \read__data$281 [8];
-      \$3136 [10] = \read__data$281 [9];
-      \$3136 [12:11] = \read__data$281 [15:14];
+      \$3136 [4:3] = \read__data$281 [1:0];
+      \$3136 [6:5] = \read__data$281 [4:3];
+      \$3136 [7] = \read__data$281 [5];
+      \$3136 [8] = \read__data$281 [6];
+      \$3136 [9] = \read__data$281 [7];
+      \$3136 [10] = \read__data$281 [8];
+      \$3136 [12:11] = \read__data$281 [14:13];
       \$3136 [13] = \$2872 ;
       \$3136 [17:14] = \$2873 [4:1];
       \$3136 [27:18] = \register$262 [9:0];
@@ -40497,7 +40507,7 @@ module \t3_node_axi.ingress.address_map (rst, table__valid, i__valid, o__ready, 
   assign \read__en$329  = move;
   assign \read__addr$330  = \register$234 ;
   assign \write__addr$332  = _written[6:3];
-  assign \write__data$333  = _written[39:23];
+  assign \write__data$333  = _written[39:24];
   assign \read__en$334  = move;
   assign \read__addr$335  = \register$235 ;
   assign \write__addr$337  = _written[6:3];
@@ -43964,25 +43974,25 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   assign status[0] = plans[0];
 endmodule
 
-module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, remote__valid, aw__payload, w__payload, ar__payload, \port$16801$0 , \port$16803$0 , busy, error__valid
-, error__payload, b__valid, b__payload, r__payload, stall, r__valid, remote__payload, compute__valid, compute__payload, o__ready, read__payload, commit__payload, plans, \o__ready$50 , table__payload, aw__valid);
+module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, remote__valid, aw__payload, w__payload, ar__payload, \port$16804$0 , \port$16806$0 , busy, error__valid
+, error__payload, b__valid, b__payload, r__payload, stall, r__valid, remote__payload, compute__valid, compute__payload, read__payload, commit__payload, \o__ready$54 , plans, o__ready, table__payload, aw__valid);
   reg \$auto$verilog_backend.cc:2355:dump_module$55 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$55 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire [215:0] \$100 ;
   wire \$101 ;
-  wire \$102 ;
-  wire \$103 ;
-  wire [1:0] \$104 ;
+  wire [1:0] \$102 ;
+  wire [1:0] \$103 ;
+  wire [2:0] \$104 ;
   wire [1:0] \$105 ;
-  wire [2:0] \$106 ;
-  wire [1:0] \$107 ;
-  wire [1:0] \$108 ;
-  wire [2:0] \$109 ;
+  wire [1:0] \$106 ;
+  wire [2:0] \$107 ;
+  wire [3:0] \$108 ;
+  wire [3:0] \$109 ;
   wire \$11 ;
-  wire [3:0] \$110 ;
-  wire [3:0] \$111 ;
+  wire \$110 ;
+  wire \$111 ;
   wire [1:0] \$112 ;
   wire [1:0] \$113 ;
   wire [2:0] \$114 ;
@@ -44100,9 +44110,9 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire \$98 ;
   wire \$99 ;
   wire [2:0] accepted__payload;
-  wire [2:0] \accepted__payload$61 ;
+  wire [2:0] \accepted__payload$7 ;
   wire accepted__valid;
-  wire \accepted__valid$63 ;
+  wire \accepted__valid$9 ;
   reg [215:0] after = 216'h000000000000000000000000000000000000000000000000000000;
   wire [206:0] \after.beat ;
   wire \after.beat.accept_store ;
@@ -44141,13 +44151,13 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire \after.verdict.update ;
   input [67:0] ar__payload;
   wire [67:0] ar__payload;
-  wire [67:0] \ar__payload$19 ;
-  wire [31:0] \ar__payload$19.addr ;
-  wire [1:0] \ar__payload$19.burst ;
-  wire [3:0] \ar__payload$19.id ;
-  wire [7:0] \ar__payload$19.len ;
-  wire [2:0] \ar__payload$19.size ;
-  wire [18:0] \ar__payload$19.user ;
+  wire [67:0] \ar__payload$29 ;
+  wire [31:0] \ar__payload$29.addr ;
+  wire [1:0] \ar__payload$29.burst ;
+  wire [3:0] \ar__payload$29.id ;
+  wire [7:0] \ar__payload$29.len ;
+  wire [2:0] \ar__payload$29.size ;
+  wire [18:0] \ar__payload$29.user ;
   wire [31:0] \ar__payload.addr ;
   wire [1:0] \ar__payload.burst ;
   wire [3:0] \ar__payload.id ;
@@ -44156,19 +44166,19 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [18:0] \ar__payload.user ;
   output ar__ready;
   wire ar__ready;
-  wire \ar__ready$21 ;
+  wire \ar__ready$31 ;
   input ar__valid;
   wire ar__valid;
-  wire \ar__valid$23 ;
+  wire \ar__valid$33 ;
   input [67:0] aw__payload;
   wire [67:0] aw__payload;
-  wire [67:0] \aw__payload$1 ;
-  wire [31:0] \aw__payload$1.addr ;
-  wire [1:0] \aw__payload$1.burst ;
-  wire [3:0] \aw__payload$1.id ;
-  wire [7:0] \aw__payload$1.len ;
-  wire [2:0] \aw__payload$1.size ;
-  wire [18:0] \aw__payload$1.user ;
+  wire [67:0] \aw__payload$11 ;
+  wire [31:0] \aw__payload$11.addr ;
+  wire [1:0] \aw__payload$11.burst ;
+  wire [3:0] \aw__payload$11.id ;
+  wire [7:0] \aw__payload$11.len ;
+  wire [2:0] \aw__payload$11.size ;
+  wire [18:0] \aw__payload$11.user ;
   wire [31:0] \aw__payload.addr ;
   wire [1:0] \aw__payload.burst ;
   wire [3:0] \aw__payload.id ;
@@ -44177,23 +44187,23 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [18:0] \aw__payload.user ;
   output aw__ready;
   wire aw__ready;
-  wire \aw__ready$3 ;
+  wire \aw__ready$13 ;
   input aw__valid;
   wire aw__valid;
-  wire \aw__valid$5 ;
+  wire \aw__valid$15 ;
   output [5:0] b__payload;
   wire [5:0] b__payload;
-  wire [5:0] \b__payload$13 ;
-  wire [3:0] \b__payload$13.id ;
-  wire [1:0] \b__payload$13.resp ;
+  wire [5:0] \b__payload$23 ;
+  wire [3:0] \b__payload$23.id ;
+  wire [1:0] \b__payload$23.resp ;
   wire [3:0] \b__payload.id ;
   wire [1:0] \b__payload.resp ;
   input b__ready;
   wire b__ready;
-  wire \b__ready$15 ;
+  wire \b__ready$25 ;
   output b__valid;
   wire b__valid;
-  wire \b__valid$17 ;
+  wire \b__valid$27 ;
   wire [128:0] beat__payload;
   wire [31:0] \beat__payload.address ;
   wire [63:0] \beat__payload.data ;
@@ -44250,19 +44260,19 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire clk;
   input [74:0] commit__payload;
   wire [74:0] commit__payload;
-  wire [74:0] \commit__payload$31 ;
-  wire [31:0] \commit__payload$31.address ;
-  wire [3:0] \commit__payload$31.bytes ;
-  wire \commit__payload$31.error ;
-  wire \commit__payload$31.last ;
-  wire [1:0] \commit__payload$31.source ;
-  wire [2:0] \commit__payload$31.tag ;
-  wire [31:0] \commit__payload$31.tile ;
-  wire [1:0] \commit__payload$31.tile.plan ;
-  wire [9:0] \commit__payload$31.tile.slot ;
-  wire \commit__payload$31.tile.tracked ;
-  wire [2:0] \commit__payload$31.tile.wf ;
-  wire [15:0] \commit__payload$31.tile.wg ;
+  wire [74:0] \commit__payload$41 ;
+  wire [31:0] \commit__payload$41.address ;
+  wire [3:0] \commit__payload$41.bytes ;
+  wire \commit__payload$41.error ;
+  wire \commit__payload$41.last ;
+  wire [1:0] \commit__payload$41.source ;
+  wire [2:0] \commit__payload$41.tag ;
+  wire [31:0] \commit__payload$41.tile ;
+  wire [1:0] \commit__payload$41.tile.plan ;
+  wire [9:0] \commit__payload$41.tile.slot ;
+  wire \commit__payload$41.tile.tracked ;
+  wire [2:0] \commit__payload$41.tile.wf ;
+  wire [15:0] \commit__payload$41.tile.wg ;
   wire [31:0] \commit__payload.address ;
   wire [3:0] \commit__payload.bytes ;
   wire \commit__payload.error ;
@@ -44277,7 +44287,7 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [15:0] \commit__payload.tile.wg ;
   input commit__valid;
   wire commit__valid;
-  wire \commit__valid$33 ;
+  wire \commit__valid$43 ;
   output [164:0] compute__payload;
   wire [164:0] compute__payload;
   wire [31:0] \compute__payload.address ;
@@ -44366,21 +44376,21 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire i__1__ready;
   wire i__1__valid;
   wire [136:0] i__payload;
-  wire [138:0] \i__payload$86 ;
-  wire \i__payload$86.alone ;
-  wire [134:0] \i__payload$86.beat ;
-  wire [31:0] \i__payload$86.beat.address ;
-  wire [63:0] \i__payload$86.beat.data ;
-  wire [1:0] \i__payload$86.beat.dtype ;
-  wire [3:0] \i__payload$86.beat.epoch ;
-  wire \i__payload$86.beat.last ;
-  wire [1:0] \i__payload$86.beat.op ;
-  wire [1:0] \i__payload$86.beat.plan ;
-  wire [7:0] \i__payload$86.beat.strobe ;
-  wire \i__payload$86.beat.tracked ;
-  wire [2:0] \i__payload$86.beat.wf ;
-  wire [15:0] \i__payload$86.beat.wg ;
-  wire [2:0] \i__payload$86.tag ;
+  wire [138:0] \i__payload$81 ;
+  wire \i__payload$81.alone ;
+  wire [134:0] \i__payload$81.beat ;
+  wire [31:0] \i__payload$81.beat.address ;
+  wire [63:0] \i__payload$81.beat.data ;
+  wire [1:0] \i__payload$81.beat.dtype ;
+  wire [3:0] \i__payload$81.beat.epoch ;
+  wire \i__payload$81.beat.last ;
+  wire [1:0] \i__payload$81.beat.op ;
+  wire [1:0] \i__payload$81.beat.plan ;
+  wire [7:0] \i__payload$81.beat.strobe ;
+  wire \i__payload$81.beat.tracked ;
+  wire [2:0] \i__payload$81.beat.wf ;
+  wire [15:0] \i__payload$81.beat.wg ;
+  wire [2:0] \i__payload$81.tag ;
   wire [31:0] \i__payload.address ;
   wire [77:0] \i__payload.meta ;
   wire [63:0] \i__payload.meta.data ;
@@ -44395,7 +44405,7 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire i__ready;
   wire \i__ready$89 ;
   wire i__valid;
-  wire \i__valid$84 ;
+  wire \i__valid$77 ;
   reg [8:0] now;
   wire [3:0] \now.cause ;
   wire \now.local ;
@@ -44403,19 +44413,27 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire \now.remote ;
   wire \now.tracked ;
   wire \now.update ;
-  wire [164:0] o__payload;
-  wire [134:0] \o__payload$49 ;
-  wire [31:0] \o__payload$49.address ;
-  wire [63:0] \o__payload$49.data ;
-  wire [1:0] \o__payload$49.dtype ;
-  wire [3:0] \o__payload$49.epoch ;
-  wire \o__payload$49.last ;
-  wire [1:0] \o__payload$49.op ;
-  wire [1:0] \o__payload$49.plan ;
-  wire [7:0] \o__payload$49.strobe ;
-  wire \o__payload$49.tracked ;
-  wire [2:0] \o__payload$49.wf ;
-  wire [15:0] \o__payload$49.wg ;
+  wire [134:0] o__payload;
+  wire [164:0] \o__payload$53 ;
+  wire [31:0] \o__payload$53.address ;
+  wire [63:0] \o__payload$53.data ;
+  wire [1:0] \o__payload$53.dtype ;
+  wire \o__payload$53.last ;
+  wire [1:0] \o__payload$53.op ;
+  wire [1:0] \o__payload$53.source ;
+  wire [7:0] \o__payload$53.strobe ;
+  wire [2:0] \o__payload$53.tag ;
+  wire [31:0] \o__payload$53.tile ;
+  wire [1:0] \o__payload$53.tile.plan ;
+  wire [9:0] \o__payload$53.tile.slot ;
+  wire \o__payload$53.tile.tracked ;
+  wire [2:0] \o__payload$53.tile.wf ;
+  wire [15:0] \o__payload$53.tile.wg ;
+  wire [18:0] \o__payload$53.touch ;
+  wire \o__payload$53.touch.enable ;
+  wire [15:0] \o__payload$53.touch.index ;
+  wire \o__payload$53.touch.parity ;
+  wire \o__payload$53.touch.writer ;
   wire [206:0] \o__payload$73 ;
   wire \o__payload$73.accept_store ;
   wire \o__payload$73.accept_update ;
@@ -44447,29 +44465,21 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [31:0] \o__payload.address ;
   wire [63:0] \o__payload.data ;
   wire [1:0] \o__payload.dtype ;
+  wire [3:0] \o__payload.epoch ;
   wire \o__payload.last ;
   wire [1:0] \o__payload.op ;
-  wire [1:0] \o__payload.source ;
+  wire [1:0] \o__payload.plan ;
   wire [7:0] \o__payload.strobe ;
-  wire [2:0] \o__payload.tag ;
-  wire [31:0] \o__payload.tile ;
-  wire [1:0] \o__payload.tile.plan ;
-  wire [9:0] \o__payload.tile.slot ;
-  wire \o__payload.tile.tracked ;
-  wire [2:0] \o__payload.tile.wf ;
-  wire [15:0] \o__payload.tile.wg ;
-  wire [18:0] \o__payload.touch ;
-  wire \o__payload.touch.enable ;
-  wire [15:0] \o__payload.touch.index ;
-  wire \o__payload.touch.parity ;
-  wire \o__payload.touch.writer ;
+  wire \o__payload.tracked ;
+  wire [2:0] \o__payload.wf ;
+  wire [15:0] \o__payload.wg ;
   input o__ready;
   wire o__ready;
-  input \o__ready$50 ;
-  wire \o__ready$50 ;
+  input \o__ready$54 ;
+  wire \o__ready$54 ;
   wire \o__ready$75 ;
   wire o__valid;
-  wire \o__valid$53 ;
+  wire \o__valid$57 ;
   wire \o__valid$96 ;
   wire [1:0] op;
   input [99:0] plans;
@@ -44517,42 +44527,42 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
   (* init = 4'h0 *)
-  output [3:0] \port$16801$0 ;
-  wire [3:0] \port$16801$0 ;
+  output [3:0] \port$16804$0 ;
+  wire [3:0] \port$16804$0 ;
   (* init = 5'h00 *)
-  output [4:0] \port$16803$0 ;
-  wire [4:0] \port$16803$0 ;
+  output [4:0] \port$16806$0 ;
+  wire [4:0] \port$16806$0 ;
   output [70:0] r__payload;
   wire [70:0] r__payload;
-  wire [70:0] \r__payload$25 ;
-  wire [63:0] \r__payload$25.data ;
-  wire [3:0] \r__payload$25.id ;
-  wire \r__payload$25.last ;
-  wire [1:0] \r__payload$25.resp ;
+  wire [70:0] \r__payload$35 ;
+  wire [63:0] \r__payload$35.data ;
+  wire [3:0] \r__payload$35.id ;
+  wire \r__payload$35.last ;
+  wire [1:0] \r__payload$35.resp ;
   wire [63:0] \r__payload.data ;
   wire [3:0] \r__payload.id ;
   wire \r__payload.last ;
   wire [1:0] \r__payload.resp ;
   input r__ready;
   wire r__ready;
-  wire \r__ready$27 ;
+  wire \r__ready$37 ;
   output r__valid;
   wire r__valid;
-  wire \r__valid$29 ;
+  wire \r__valid$39 ;
   input [67:0] read__payload;
   wire [67:0] read__payload;
-  wire [67:0] \read__payload$35 ;
-  wire [63:0] \read__payload$35.data ;
-  wire \read__payload$35.error ;
-  wire \read__payload$35.last ;
-  wire [1:0] \read__payload$35.source ;
+  wire [67:0] \read__payload$45 ;
+  wire [63:0] \read__payload$45.data ;
+  wire \read__payload$45.error ;
+  wire \read__payload$45.last ;
+  wire [1:0] \read__payload$45.source ;
   wire [63:0] \read__payload.data ;
   wire \read__payload.error ;
   wire \read__payload.last ;
   wire [1:0] \read__payload.source ;
   input read__valid;
   wire read__valid;
-  wire \read__valid$37 ;
+  wire \read__valid$47 ;
   output [134:0] remote__payload;
   wire [134:0] remote__payload;
   wire [31:0] \remote__payload.address ;
@@ -44640,18 +44650,18 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire stall;
   input [54:0] table__payload;
   wire [54:0] table__payload;
-  wire [54:0] \table__payload$39 ;
-  wire [31:0] \table__payload$39.data ;
-  wire [15:0] \table__payload$39.entry ;
-  wire [2:0] \table__payload$39.table ;
-  wire [3:0] \table__payload$39.word ;
+  wire [54:0] \table__payload$49 ;
+  wire [31:0] \table__payload$49.data ;
+  wire [15:0] \table__payload$49.entry ;
+  wire [2:0] \table__payload$49.table ;
+  wire [3:0] \table__payload$49.word ;
   wire [31:0] \table__payload.data ;
   wire [15:0] \table__payload.entry ;
   wire [2:0] \table__payload.table ;
   wire [3:0] \table__payload.word ;
   input table__valid;
   wire table__valid;
-  wire \table__valid$41 ;
+  wire \table__valid$51 ;
   wire taken;
   wire [31:0] tile;
   wire [1:0] \tile.plan ;
@@ -44662,19 +44672,19 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   reg valid = 1'h0;
   input [72:0] w__payload;
   wire [72:0] w__payload;
-  wire [72:0] \w__payload$7 ;
-  wire [63:0] \w__payload$7.data ;
-  wire \w__payload$7.last ;
-  wire [7:0] \w__payload$7.strb ;
+  wire [72:0] \w__payload$17 ;
+  wire [63:0] \w__payload$17.data ;
+  wire \w__payload$17.last ;
+  wire [7:0] \w__payload$17.strb ;
   wire [63:0] \w__payload.data ;
   wire \w__payload.last ;
   wire [7:0] \w__payload.strb ;
   output w__ready;
   wire w__ready;
-  wire \w__ready$9 ;
+  wire \w__ready$19 ;
   input w__valid;
   wire w__valid;
-  wire \w__valid$11 ;
+  wire \w__valid$21 ;
   assign \$1  = \o__payload$73 [1] & \o__payload$73 [7];
   assign \$2  = \o__payload$73 [4:3] == 1'h1;
   assign \$3  = \o__payload$73 [4:3] == 2'h3;
@@ -44697,13 +44707,13 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign \$20  = \$18  | \$19 ;
   assign \$21  = \o__payload$73 [1] & \$20 ;
   assign \o__ready$75  = ~ spare_full;
+  assign \i__valid$77  = valid & after[208];
+  assign \$22  = ~ after[208];
+  assign flush = valid & \$22 ;
   assign op = after[211] ? 2'h2 : 2'h1;
   assign i__0__valid = valid & after[209];
-  assign \$22  = after[210] & after[8];
-  assign \$23  = \$22  & after[211];
-  assign \i__valid$84  = valid & after[208];
-  assign \$24  = ~ after[208];
-  assign flush = valid & \$24 ;
+  assign \$23  = after[210] & after[8];
+  assign \$24  = \$23  & after[211];
   assign \$25  = ~ after[209];
   assign \$26  = \$25  | i__0__ready;
   assign \$27  = after[208] ? \i__ready$89  : \$26 ;
@@ -44782,24 +44792,24 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign \$99  = \$98  | taken;
   assign \$100  = spare_full ? spare : \before ;
   assign \$101  = spare_full | \o__valid$96 ;
-  assign \$102  = taken & after[207];
-  assign \$103  = taken & after[209];
-  assign \$104  = after[193] + after[194];
-  assign \$105  = after[195] + after[196];
-  assign \$106  = \$104  + \$105 ;
-  assign \$107  = after[197] + after[198];
-  assign \$108  = after[199] + after[200];
-  assign \$109  = \$107  + \$108 ;
-  assign \$110  = \$106  + \$109 ;
-  assign \$111  = \$103  ? \$110  : 4'h0;
-  assign \$112  = remote__payload[126] + remote__payload[127];
-  assign \$113  = remote__payload[128] + remote__payload[129];
+  assign \$102  = remote__payload[126] + remote__payload[127];
+  assign \$103  = remote__payload[128] + remote__payload[129];
+  assign \$104  = \$102  + \$103 ;
+  assign \$105  = remote__payload[130] + remote__payload[131];
+  assign \$106  = remote__payload[132] + remote__payload[133];
+  assign \$107  = \$105  + \$106 ;
+  assign \$108  = \$104  + \$107 ;
+  assign \$109  = accepted__valid ? \$108  : 4'h0;
+  assign \$110  = taken & after[207];
+  assign \$111  = taken & after[209];
+  assign \$112  = after[193] + after[194];
+  assign \$113  = after[195] + after[196];
   assign \$114  = \$112  + \$113 ;
-  assign \$115  = remote__payload[130] + remote__payload[131];
-  assign \$116  = remote__payload[132] + remote__payload[133];
+  assign \$115  = after[197] + after[198];
+  assign \$116  = after[199] + after[200];
   assign \$117  = \$115  + \$116 ;
   assign \$118  = \$114  + \$117 ;
-  assign \$119  = accepted__valid ? \$118  : 4'h0;
+  assign \$119  = \$111  ? \$118  : 4'h0;
   assign \$120  = ~ w__ready;
   assign \$121  = w__valid & \$120 ;
   always @(posedge clk)
@@ -44840,7 +44850,7 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
     .i__1__ready(request__ready),
     .i__1__valid(i__1__valid),
     .o__payload(compute__payload),
-    .o__ready(o__ready),
+    .o__ready(\o__ready$54 ),
     .o__valid(compute__valid),
     .rst(rst)
   );
@@ -44848,12 +44858,12 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
     .accepted__payload(accepted__payload),
     .clk(clk),
     .flush(flush),
-    .i__payload(\i__payload$86 ),
+    .i__payload(\i__payload$81 ),
     .i__ready(\i__ready$89 ),
-    .i__valid(\i__valid$84 ),
+    .i__valid(\i__valid$77 ),
     .moves(accepted__valid),
     .o__payload(remote__payload),
-    .o__ready(\o__ready$50 ),
+    .o__ready(o__ready),
     .o__valid(remote__valid),
     .rst(rst)
   );
@@ -44918,14 +44928,14 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$122  = \$111 ;
+    \$122  = \$119 ;
     if (rst) begin
       \$122  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$124 [3:0] = \$119 ;
+    \$124 [3:0] = \$109 ;
     \$124 [4] = \$121 ;
     if (rst) begin
       \$124  = 5'h00;
@@ -44975,7 +44985,7 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$55 ) begin end
-    \$130  = \$102 ;
+    \$130  = \$110 ;
     if (rst) begin
       \$130  = 1'h0;
     end
@@ -44989,88 +44999,110 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
       \$131  = 68'h00000000000000000;
     end
   end
-  assign \aw__payload$1  = aw__payload;
-  assign \aw__ready$3  = aw__ready;
-  assign \aw__valid$5  = aw__valid;
-  assign \w__payload$7  = w__payload;
-  assign \w__ready$9  = w__ready;
-  assign \w__valid$11  = w__valid;
-  assign \b__payload$13  = b__payload;
-  assign \b__ready$15  = b__ready;
-  assign \b__valid$17  = b__valid;
-  assign \ar__payload$19  = ar__payload;
-  assign \ar__ready$21  = ar__ready;
-  assign \ar__valid$23  = ar__valid;
-  assign \r__payload$25  = r__payload;
-  assign \r__ready$27  = r__ready;
-  assign \r__valid$29  = r__valid;
-  assign \commit__payload$31  = commit__payload;
-  assign \commit__valid$33  = commit__valid;
-  assign \read__payload$35  = read__payload;
-  assign \read__valid$37  = read__valid;
-  assign \table__payload$39  = table__payload;
-  assign \table__valid$41  = table__valid;
-  assign o__payload = compute__payload;
-  assign compute__ready = o__ready;
-  assign o__valid = compute__valid;
-  assign \o__payload$49  = remote__payload;
-  assign remote__ready = \o__ready$50 ;
-  assign \o__valid$53  = remote__valid;
+  assign o__payload = remote__payload;
+  assign remote__ready = o__ready;
+  assign o__valid = remote__valid;
+  assign \accepted__payload$7  = accepted__payload;
+  assign \accepted__valid$9  = accepted__valid;
+  assign \aw__payload$11  = aw__payload;
+  assign \aw__ready$13  = aw__ready;
+  assign \aw__valid$15  = aw__valid;
+  assign \w__payload$17  = w__payload;
+  assign \w__ready$19  = w__ready;
+  assign \w__valid$21  = w__valid;
+  assign \b__payload$23  = b__payload;
+  assign \b__ready$25  = b__ready;
+  assign \b__valid$27  = b__valid;
+  assign \ar__payload$29  = ar__payload;
+  assign \ar__ready$31  = ar__ready;
+  assign \ar__valid$33  = ar__valid;
+  assign \r__payload$35  = r__payload;
+  assign \r__ready$37  = r__ready;
+  assign \r__valid$39  = r__valid;
+  assign \commit__payload$41  = commit__payload;
+  assign \commit__valid$43  = commit__valid;
+  assign \read__payload$45  = read__payload;
+  assign \read__valid$47  = read__valid;
+  assign \table__payload$49  = table__payload;
+  assign \table__valid$51  = table__valid;
+  assign \o__payload$53  = compute__payload;
+  assign compute__ready = \o__ready$54 ;
+  assign \o__valid$57  = compute__valid;
   assign request__payload = i__1__payload;
   assign i__1__ready = request__ready;
   assign request__valid = i__1__valid;
-  assign \accepted__payload$61  = accepted__payload;
-  assign \accepted__valid$63  = accepted__valid;
   assign \plans$65  = plans;
   assign beat__valid = i__valid;
   assign i__ready = beat__ready;
   assign policy = 2'h0;
   assign routed__valid = taken;
   assign events = { stall, \$125 , bytes, \$123  };
-  assign \port$16801$0  = \$123 ;
-  assign \port$16803$0  = \$125 ;
+  assign \port$16804$0  = \$123 ;
+  assign \port$16806$0  = \$125 ;
+  assign \remote__payload.op  = remote__payload[1:0];
+  assign \remote__payload.dtype  = remote__payload[3:2];
+  assign \remote__payload.tracked  = remote__payload[4];
+  assign \remote__payload.plan  = remote__payload[6:5];
+  assign \remote__payload.epoch  = remote__payload[10:7];
+  assign \remote__payload.wg  = remote__payload[26:11];
+  assign \remote__payload.wf  = remote__payload[29:27];
+  assign \remote__payload.address  = remote__payload[61:30];
+  assign \remote__payload.data  = remote__payload[125:62];
+  assign \remote__payload.strobe  = remote__payload[133:126];
+  assign \remote__payload.last  = remote__payload[134];
+  assign \o__payload.op  = remote__payload[1:0];
+  assign \o__payload.dtype  = remote__payload[3:2];
+  assign \o__payload.tracked  = remote__payload[4];
+  assign \o__payload.plan  = remote__payload[6:5];
+  assign \o__payload.epoch  = remote__payload[10:7];
+  assign \o__payload.wg  = remote__payload[26:11];
+  assign \o__payload.wf  = remote__payload[29:27];
+  assign \o__payload.address  = remote__payload[61:30];
+  assign \o__payload.data  = remote__payload[125:62];
+  assign \o__payload.strobe  = remote__payload[133:126];
+  assign \o__payload.last  = remote__payload[134];
   assign \aw__payload.id  = aw__payload[3:0];
   assign \aw__payload.addr  = aw__payload[35:4];
   assign \aw__payload.len  = aw__payload[43:36];
   assign \aw__payload.size  = aw__payload[46:44];
   assign \aw__payload.burst  = aw__payload[48:47];
   assign \aw__payload.user  = aw__payload[67:49];
-  assign \aw__payload$1.id  = aw__payload[3:0];
-  assign \aw__payload$1.addr  = aw__payload[35:4];
-  assign \aw__payload$1.len  = aw__payload[43:36];
-  assign \aw__payload$1.size  = aw__payload[46:44];
-  assign \aw__payload$1.burst  = aw__payload[48:47];
-  assign \aw__payload$1.user  = aw__payload[67:49];
+  assign \aw__payload$11.id  = aw__payload[3:0];
+  assign \aw__payload$11.addr  = aw__payload[35:4];
+  assign \aw__payload$11.len  = aw__payload[43:36];
+  assign \aw__payload$11.size  = aw__payload[46:44];
+  assign \aw__payload$11.burst  = aw__payload[48:47];
+  assign \aw__payload$11.user  = aw__payload[67:49];
   assign \w__payload.data  = w__payload[63:0];
   assign \w__payload.strb  = w__payload[71:64];
   assign \w__payload.last  = w__payload[72];
-  assign \w__payload$7.data  = w__payload[63:0];
-  assign \w__payload$7.strb  = w__payload[71:64];
-  assign \w__payload$7.last  = w__payload[72];
+  assign \w__payload$17.data  = w__payload[63:0];
+  assign \w__payload$17.strb  = w__payload[71:64];
+  assign \w__payload$17.last  = w__payload[72];
   assign \b__payload.id  = b__payload[3:0];
   assign \b__payload.resp  = b__payload[5:4];
-  assign \b__payload$13.id  = b__payload[3:0];
-  assign \b__payload$13.resp  = b__payload[5:4];
+  assign \b__payload$23.id  = b__payload[3:0];
+  assign \b__payload$23.resp  = b__payload[5:4];
   assign \ar__payload.id  = ar__payload[3:0];
   assign \ar__payload.addr  = ar__payload[35:4];
   assign \ar__payload.len  = ar__payload[43:36];
   assign \ar__payload.size  = ar__payload[46:44];
   assign \ar__payload.burst  = ar__payload[48:47];
   assign \ar__payload.user  = ar__payload[67:49];
-  assign \ar__payload$19.id  = ar__payload[3:0];
-  assign \ar__payload$19.addr  = ar__payload[35:4];
-  assign \ar__payload$19.len  = ar__payload[43:36];
-  assign \ar__payload$19.size  = ar__payload[46:44];
-  assign \ar__payload$19.burst  = ar__payload[48:47];
-  assign \ar__payload$19.user  = ar__payload[67:49];
+  assign \ar__payload$29.id  = ar__payload[3:0];
+  assign \ar__payload$29.addr  = ar__payload[35:4];
+  assign \ar__payload$29.len  = ar__payload[43:36];
+  assign \ar__payload$29.size  = ar__payload[46:44];
+  assign \ar__payload$29.burst  = ar__payload[48:47];
+  assign \ar__payload$29.user  = ar__payload[67:49];
   assign \r__payload.id  = r__payload[3:0];
   assign \r__payload.data  = r__payload[67:4];
   assign \r__payload.resp  = r__payload[69:68];
   assign \r__payload.last  = r__payload[70];
-  assign \r__payload$25.id  = r__payload[3:0];
-  assign \r__payload$25.data  = r__payload[67:4];
-  assign \r__payload$25.resp  = r__payload[69:68];
-  assign \r__payload$25.last  = r__payload[70];
+  assign \r__payload$35.id  = r__payload[3:0];
+  assign \r__payload$35.data  = r__payload[67:4];
+  assign \r__payload$35.resp  = r__payload[69:68];
+  assign \r__payload$35.last  = r__payload[70];
   assign \commit__payload.source  = commit__payload[1:0];
   assign \commit__payload.tag  = commit__payload[4:2];
   assign \commit__payload.last  = commit__payload[5];
@@ -45083,34 +45115,34 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign \commit__payload.tile.slot  = commit__payload[55:46];
   assign \commit__payload.tile.wg  = commit__payload[71:56];
   assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$31.source  = commit__payload[1:0];
-  assign \commit__payload$31.tag  = commit__payload[4:2];
-  assign \commit__payload$31.last  = commit__payload[5];
-  assign \commit__payload$31.error  = commit__payload[6];
-  assign \commit__payload$31.bytes  = commit__payload[10:7];
-  assign \commit__payload$31.address  = commit__payload[42:11];
-  assign \commit__payload$31.tile  = commit__payload[74:43];
-  assign \commit__payload$31.tile.tracked  = commit__payload[43];
-  assign \commit__payload$31.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$31.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$31.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$31.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$41.source  = commit__payload[1:0];
+  assign \commit__payload$41.tag  = commit__payload[4:2];
+  assign \commit__payload$41.last  = commit__payload[5];
+  assign \commit__payload$41.error  = commit__payload[6];
+  assign \commit__payload$41.bytes  = commit__payload[10:7];
+  assign \commit__payload$41.address  = commit__payload[42:11];
+  assign \commit__payload$41.tile  = commit__payload[74:43];
+  assign \commit__payload$41.tile.tracked  = commit__payload[43];
+  assign \commit__payload$41.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$41.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$41.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$41.tile.wf  = commit__payload[74:72];
   assign \read__payload.source  = read__payload[1:0];
   assign \read__payload.last  = read__payload[2];
   assign \read__payload.error  = read__payload[3];
   assign \read__payload.data  = read__payload[67:4];
-  assign \read__payload$35.source  = read__payload[1:0];
-  assign \read__payload$35.last  = read__payload[2];
-  assign \read__payload$35.error  = read__payload[3];
-  assign \read__payload$35.data  = read__payload[67:4];
+  assign \read__payload$45.source  = read__payload[1:0];
+  assign \read__payload$45.last  = read__payload[2];
+  assign \read__payload$45.error  = read__payload[3];
+  assign \read__payload$45.data  = read__payload[67:4];
   assign \table__payload.table  = table__payload[2:0];
   assign \table__payload.entry  = table__payload[18:3];
   assign \table__payload.word  = table__payload[22:19];
   assign \table__payload.data  = table__payload[54:23];
-  assign \table__payload$39.table  = table__payload[2:0];
-  assign \table__payload$39.entry  = table__payload[18:3];
-  assign \table__payload$39.word  = table__payload[22:19];
-  assign \table__payload$39.data  = table__payload[54:23];
+  assign \table__payload$49.table  = table__payload[2:0];
+  assign \table__payload$49.entry  = table__payload[18:3];
+  assign \table__payload$49.word  = table__payload[22:19];
+  assign \table__payload$49.data  = table__payload[54:23];
   assign \compute__payload.op  = compute__payload[1:0];
   assign \compute__payload.dtype  = compute__payload[3:2];
   assign \compute__payload.source  = compute__payload[5:4];
@@ -45130,47 +45162,25 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign \compute__payload.tile.slot  = compute__payload[145:136];
   assign \compute__payload.tile.wg  = compute__payload[161:146];
   assign \compute__payload.tile.wf  = compute__payload[164:162];
-  assign \o__payload.op  = compute__payload[1:0];
-  assign \o__payload.dtype  = compute__payload[3:2];
-  assign \o__payload.source  = compute__payload[5:4];
-  assign \o__payload.tag  = compute__payload[8:6];
-  assign \o__payload.last  = compute__payload[9];
-  assign \o__payload.address  = compute__payload[41:10];
-  assign \o__payload.data  = compute__payload[105:42];
-  assign \o__payload.strobe  = compute__payload[113:106];
-  assign \o__payload.touch  = compute__payload[132:114];
-  assign \o__payload.touch.enable  = compute__payload[114];
-  assign \o__payload.touch.parity  = compute__payload[115];
-  assign \o__payload.touch.writer  = compute__payload[116];
-  assign \o__payload.touch.index  = compute__payload[132:117];
-  assign \o__payload.tile  = compute__payload[164:133];
-  assign \o__payload.tile.tracked  = compute__payload[133];
-  assign \o__payload.tile.plan  = compute__payload[135:134];
-  assign \o__payload.tile.slot  = compute__payload[145:136];
-  assign \o__payload.tile.wg  = compute__payload[161:146];
-  assign \o__payload.tile.wf  = compute__payload[164:162];
-  assign \remote__payload.op  = remote__payload[1:0];
-  assign \remote__payload.dtype  = remote__payload[3:2];
-  assign \remote__payload.tracked  = remote__payload[4];
-  assign \remote__payload.plan  = remote__payload[6:5];
-  assign \remote__payload.epoch  = remote__payload[10:7];
-  assign \remote__payload.wg  = remote__payload[26:11];
-  assign \remote__payload.wf  = remote__payload[29:27];
-  assign \remote__payload.address  = remote__payload[61:30];
-  assign \remote__payload.data  = remote__payload[125:62];
-  assign \remote__payload.strobe  = remote__payload[133:126];
-  assign \remote__payload.last  = remote__payload[134];
-  assign \o__payload$49.op  = remote__payload[1:0];
-  assign \o__payload$49.dtype  = remote__payload[3:2];
-  assign \o__payload$49.tracked  = remote__payload[4];
-  assign \o__payload$49.plan  = remote__payload[6:5];
-  assign \o__payload$49.epoch  = remote__payload[10:7];
-  assign \o__payload$49.wg  = remote__payload[26:11];
-  assign \o__payload$49.wf  = remote__payload[29:27];
-  assign \o__payload$49.address  = remote__payload[61:30];
-  assign \o__payload$49.data  = remote__payload[125:62];
-  assign \o__payload$49.strobe  = remote__payload[133:126];
-  assign \o__payload$49.last  = remote__payload[134];
+  assign \o__payload$53.op  = compute__payload[1:0];
+  assign \o__payload$53.dtype  = compute__payload[3:2];
+  assign \o__payload$53.source  = compute__payload[5:4];
+  assign \o__payload$53.tag  = compute__payload[8:6];
+  assign \o__payload$53.last  = compute__payload[9];
+  assign \o__payload$53.address  = compute__payload[41:10];
+  assign \o__payload$53.data  = compute__payload[105:42];
+  assign \o__payload$53.strobe  = compute__payload[113:106];
+  assign \o__payload$53.touch  = compute__payload[132:114];
+  assign \o__payload$53.touch.enable  = compute__payload[114];
+  assign \o__payload$53.touch.parity  = compute__payload[115];
+  assign \o__payload$53.touch.writer  = compute__payload[116];
+  assign \o__payload$53.touch.index  = compute__payload[132:117];
+  assign \o__payload$53.tile  = compute__payload[164:133];
+  assign \o__payload$53.tile.tracked  = compute__payload[133];
+  assign \o__payload$53.tile.plan  = compute__payload[135:134];
+  assign \o__payload$53.tile.slot  = compute__payload[145:136];
+  assign \o__payload$53.tile.wg  = compute__payload[161:146];
+  assign \o__payload$53.tile.wf  = compute__payload[164:162];
   assign \i__1__payload.op  = i__1__payload[1:0];
   assign \i__1__payload.dtype  = i__1__payload[3:2];
   assign \i__1__payload.source  = i__1__payload[5:4];
@@ -45337,11 +45347,6 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign \before.verdict.tracked  = \before [210];
   assign \before.verdict.update  = \before [211];
   assign \before.verdict.cause  = \before [215:212];
-  assign \tile.tracked  = tile[0];
-  assign \tile.plan  = tile[2:1];
-  assign \tile.slot  = tile[12:3];
-  assign \tile.wg  = tile[28:13];
-  assign \tile.wf  = tile[31:29];
   assign \after.beat  = after[206:0];
   assign \after.beat.any  = after[0];
   assign \after.beat.match  = after[1];
@@ -45377,6 +45382,25 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign \after.verdict.tracked  = after[210];
   assign \after.verdict.update  = after[211];
   assign \after.verdict.cause  = after[215:212];
+  assign \i__payload$81.beat  = \i__payload$81 [134:0];
+  assign \i__payload$81.beat.op  = \i__payload$81 [1:0];
+  assign \i__payload$81.beat.dtype  = \i__payload$81 [3:2];
+  assign \i__payload$81.beat.tracked  = \i__payload$81 [4];
+  assign \i__payload$81.beat.plan  = \i__payload$81 [6:5];
+  assign \i__payload$81.beat.epoch  = \i__payload$81 [10:7];
+  assign \i__payload$81.beat.wg  = \i__payload$81 [26:11];
+  assign \i__payload$81.beat.wf  = \i__payload$81 [29:27];
+  assign \i__payload$81.beat.address  = \i__payload$81 [61:30];
+  assign \i__payload$81.beat.data  = \i__payload$81 [125:62];
+  assign \i__payload$81.beat.strobe  = \i__payload$81 [133:126];
+  assign \i__payload$81.beat.last  = \i__payload$81 [134];
+  assign \i__payload$81.alone  = \i__payload$81 [135];
+  assign \i__payload$81.tag  = \i__payload$81 [138:136];
+  assign \tile.tracked  = tile[0];
+  assign \tile.plan  = tile[2:1];
+  assign \tile.slot  = tile[12:3];
+  assign \tile.wg  = tile[28:13];
+  assign \tile.wf  = tile[31:29];
   assign \i__0__payload.op  = i__0__payload[1:0];
   assign \i__0__payload.dtype  = i__0__payload[3:2];
   assign \i__0__payload.source  = i__0__payload[5:4];
@@ -45396,20 +45420,6 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign \i__0__payload.tile.slot  = i__0__payload[145:136];
   assign \i__0__payload.tile.wg  = i__0__payload[161:146];
   assign \i__0__payload.tile.wf  = i__0__payload[164:162];
-  assign \i__payload$86.beat  = \i__payload$86 [134:0];
-  assign \i__payload$86.beat.op  = \i__payload$86 [1:0];
-  assign \i__payload$86.beat.dtype  = \i__payload$86 [3:2];
-  assign \i__payload$86.beat.tracked  = \i__payload$86 [4];
-  assign \i__payload$86.beat.plan  = \i__payload$86 [6:5];
-  assign \i__payload$86.beat.epoch  = \i__payload$86 [10:7];
-  assign \i__payload$86.beat.wg  = \i__payload$86 [26:11];
-  assign \i__payload$86.beat.wf  = \i__payload$86 [29:27];
-  assign \i__payload$86.beat.address  = \i__payload$86 [61:30];
-  assign \i__payload$86.beat.data  = \i__payload$86 [125:62];
-  assign \i__payload$86.beat.strobe  = \i__payload$86 [133:126];
-  assign \i__payload$86.beat.last  = \i__payload$86 [134];
-  assign \i__payload$86.alone  = \i__payload$86 [135];
-  assign \i__payload$86.tag  = \i__payload$86 [138:136];
   assign \routed__payload.tag  = routed__payload[2:0];
   assign \routed__payload.last  = routed__payload[3];
   assign \routed__payload.pending  = routed__payload[4];
@@ -45470,24 +45480,11 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign routed__payload[4] = \$28 ;
   assign routed__payload[3] = after[204];
   assign routed__payload[2:0] = after[203:201];
-  assign \i__payload$86 [138:136] = after[203:201];
-  assign \i__payload$86 [135] = after[205];
-  assign \i__payload$86 [134] = after[204];
-  assign \i__payload$86 [133:126] = after[200:193];
-  assign \i__payload$86 [125:62] = after[192:129];
-  assign \i__payload$86 [61:30] = after[128:97];
-  assign \i__payload$86 [29:27] = after[46:44];
-  assign \i__payload$86 [26:11] = after[43:28];
-  assign \i__payload$86 [10:7] = after[17:14];
-  assign \i__payload$86 [6:5] = after[12:11];
-  assign \i__payload$86 [3:2] = after[6:5];
-  assign \i__payload$86 [4] = after[210];
-  assign \i__payload$86 [1:0] = op;
   assign i__0__payload[164:133] = tile;
   assign i__0__payload[132:117] = after[64:49];
   assign i__0__payload[116] = 1'h0;
   assign i__0__payload[115] = after[14];
-  assign i__0__payload[114] = \$23 ;
+  assign i__0__payload[114] = \$24 ;
   assign i__0__payload[113:106] = after[200:193];
   assign i__0__payload[105:42] = after[192:129];
   assign i__0__payload[41:10] = after[96:65];
@@ -45501,6 +45498,19 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign tile[12:3] = after[27:18];
   assign tile[2:1] = after[12:11];
   assign tile[0] = after[210];
+  assign \i__payload$81 [138:136] = after[203:201];
+  assign \i__payload$81 [135] = after[205];
+  assign \i__payload$81 [134] = after[204];
+  assign \i__payload$81 [133:126] = after[200:193];
+  assign \i__payload$81 [125:62] = after[192:129];
+  assign \i__payload$81 [61:30] = after[128:97];
+  assign \i__payload$81 [29:27] = after[46:44];
+  assign \i__payload$81 [26:11] = after[43:28];
+  assign \i__payload$81 [10:7] = after[17:14];
+  assign \i__payload$81 [6:5] = after[12:11];
+  assign \i__payload$81 [3:2] = after[6:5];
+  assign \i__payload$81 [4] = after[210];
+  assign \i__payload$81 [1:0] = op;
   assign \before [215:207] = now;
   assign \before [206:0] = \o__payload$73 ;
   reg \t3_start$6 ;
@@ -48913,7 +48923,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, i__valid,
   wire [5:0] \read__data$248 ;
   wire [31:0] \read__data$250 ;
   wire [9:0] \read__data$263 ;
-  wire [16:0] \read__data$281 ;
+  wire [15:0] \read__data$281 ;
   wire [15:0] \read__data$285 ;
   wire [28:0] \read__data$286 ;
   wire read__en;
@@ -49148,7 +49158,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, i__valid,
   wire [5:0] \write__data$318 ;
   wire [31:0] \write__data$323 ;
   wire [9:0] \write__data$328 ;
-  wire [16:0] \write__data$333 ;
+  wire [15:0] \write__data$333 ;
   wire [28:0] \write__data$338 ;
   wire [15:0] \write__data$343 ;
   wire write__en;
@@ -49180,16 +49190,16 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, i__valid,
     end
   end
   assign \read__data$250  = _0_;
-  reg [16:0] control_0 [15:0];
+  reg [15:0] control_0 [15:0];
 `ifndef SYNTHESIS
   integer control_0_word;
   initial for (control_0_word = 0; control_0_word <= 15; control_0_word = control_0_word + 1) control_0 [control_0_word] = 0;
 `endif
   always @(posedge clk) begin
     if (\write__en$331 )
-      control_0[_written[6:3]] <= _written[39:23];
+      control_0[_written[6:3]] <= _written[39:24];
   end
-  reg [16:0] _1_;
+  reg [15:0] _1_;
 `ifndef SYNTHESIS
   initial _1_ = 0;
 `endif
@@ -52152,10 +52162,10 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, i__valid,
   assign \$2868  = ~ \$2867 ;
   assign \$2869  = \register$255  | \register$258 ;
   assign \$2870  = \$2868  & \$2869 ;
-  assign \$6007  = \read__data$281 [15:14] * 5'h19;
+  assign \$6007  = \read__data$281 [14:13] * 5'h19;
   assign \$2871  = plans >> \$6007 ;
   assign \$2872  = \$2871 [0] & exists;
-  assign \$6011  = \read__data$281 [15:14] * 5'h19;
+  assign \$6011  = \read__data$281 [14:13] * 5'h19;
   assign \$2873  = plans >> \$6011 ;
   assign \$2874  = \register$259  ? \register$260  : came_with[44:29];
   assign \$2875  = \register$259  ? 3'h0 : came_with[47:45];
@@ -52163,11 +52173,11 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, i__valid,
   assign \$2877  = \register$264  & \$2876 ;
   assign \$2878  = \$2877  & \register$261 ;
   assign \$2879  = \$2878  & exists;
-  assign \$6020  = \read__data$281 [15:14] * 5'h19;
+  assign \$6020  = \read__data$281 [14:13] * 5'h19;
   assign \$2880  = plans >> \$6020 ;
   assign \$2881  = \register$262 [9:0] >= \$2880 [14:5];
   assign \$2882  = \$2879  & \$2881 ;
-  assign \$6025  = \read__data$281 [15:14] * 5'h19;
+  assign \$6025  = \read__data$281 [14:13] * 5'h19;
   assign \$2883  = plans >> \$6025 ;
   assign \$2884  = \register$262 [9:0] <= \$2883 [24:15];
   assign \$2885  = \$2882  & \$2884 ;
@@ -52237,7 +52247,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, i__valid,
   assign \write__en$336  = _ours & \$2904 ;
   assign \$2905  = _written[22:19] == 4'h9;
   assign \write__en$341  = _ours & \$2905 ;
-  assign exists = \read__data$281 [16:14] < 3'h4;
+  assign exists = \read__data$281 [15:13] < 3'h4;
   always @(posedge clk)
     _written <= \$2906 ;
   always @(posedge clk)
@@ -55041,13 +55051,13 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, i__valid,
       \$3136 [0] = \register$269 ;
       \$3136 [1] = \register$274 ;
       \$3136 [2] = \register$279 ;
-      \$3136 [4:3] = \read__data$281 [2:1];
-      \$3136 [6:5] = \read__data$281 [5:4];
-      \$3136 [7] = \read__data$281 [6];
-      \$3136 [8] = \read__data$281 [7];
-      \$3136 [9] = \read__data$281 [8];
-      \$3136 [10] = \read__data$281 [9];
-      \$3136 [12:11] = \read__data$281 [15:14];
+      \$3136 [4:3] = \read__data$281 [1:0];
+      \$3136 [6:5] = \read__data$281 [4:3];
+      \$3136 [7] = \read__data$281 [5];
+      \$3136 [8] = \read__data$281 [6];
+      \$3136 [9] = \read__data$281 [7];
+      \$3136 [10] = \read__data$281 [8];
+      \$3136 [12:11] = \read__data$281 [14:13];
       \$3136 [13] = \$2872 ;
       \$3136 [17:14] = \$2873 [4:1];
       \$3136 [27:18] = \register$262 [9:0];
@@ -55215,7 +55225,7 @@ module \t3_node_axi.producer.address_map (rst, table__valid, o__ready, i__valid,
   assign \read__en$329  = move;
   assign \read__addr$330  = \register$234 ;
   assign \write__addr$332  = _written[6:3];
-  assign \write__data$333  = _written[39:23];
+  assign \write__data$333  = _written[39:24];
   assign \read__en$334  = move;
   assign \read__addr$335  = \register$235 ;
   assign \write__addr$337  = _written[6:3];
@@ -57639,10 +57649,10 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   initial \$auto$verilog_backend.cc:2355:dump_module$65 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
-  wire [1:0] \$100 ;
-  wire [2:0] \$101 ;
-  wire [10:0] \$102 ;
-  wire \$103 ;
+  wire \$100 ;
+  wire [1:0] \$101 ;
+  wire [2:0] \$102 ;
+  wire [10:0] \$103 ;
   wire \$104 ;
   wire \$105 ;
   wire \$106 ;
@@ -57667,10 +57677,10 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$123 ;
   wire \$124 ;
   wire \$125 ;
-  wire [1:0] \$126 ;
-  wire [2:0] \$127 ;
-  wire [10:0] \$128 ;
-  wire \$129 ;
+  wire \$126 ;
+  wire [1:0] \$127 ;
+  wire [2:0] \$128 ;
+  wire [10:0] \$129 ;
   wire \$13 ;
   wire \$130 ;
   wire \$131 ;
@@ -57696,15 +57706,15 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$15 ;
   wire \$150 ;
   wire \$151 ;
-  wire [1:0] \$152 ;
-  wire [2:0] \$153 ;
-  wire [10:0] \$154 ;
-  wire \$155 ;
+  wire \$152 ;
+  wire [1:0] \$153 ;
+  wire [2:0] \$154 ;
+  wire [10:0] \$155 ;
   wire \$156 ;
   wire \$157 ;
   wire \$158 ;
   wire \$159 ;
-  wire [31:0] \$16 ;
+  wire \$16 ;
   wire \$160 ;
   wire \$161 ;
   wire \$162 ;
@@ -57715,7 +57725,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$167 ;
   wire \$168 ;
   wire \$169 ;
-  wire [32:0] \$17 ;
+  wire [31:0] \$17 ;
   wire \$170 ;
   wire \$171 ;
   wire \$172 ;
@@ -57724,11 +57734,11 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$175 ;
   wire \$176 ;
   wire \$177 ;
-  wire [1:0] \$178 ;
-  wire [2:0] \$179 ;
-  wire [14:0] \$18 ;
-  wire [10:0] \$180 ;
-  wire \$181 ;
+  wire \$178 ;
+  wire [1:0] \$179 ;
+  wire [32:0] \$18 ;
+  wire [2:0] \$180 ;
+  wire [10:0] \$181 ;
   wire \$182 ;
   wire \$183 ;
   wire \$184 ;
@@ -57737,7 +57747,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$187 ;
   wire \$188 ;
   wire \$189 ;
-  reg \$19 ;
+  wire [14:0] \$19 ;
   wire \$190 ;
   wire \$191 ;
   wire \$192 ;
@@ -57749,15 +57759,15 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$198 ;
   wire \$199 ;
   wire \$2 ;
-  wire \$20 ;
+  reg \$20 ;
   wire \$200 ;
   wire \$201 ;
   wire \$202 ;
   wire \$203 ;
-  wire [1:0] \$204 ;
-  wire [2:0] \$205 ;
-  wire [10:0] \$206 ;
-  wire \$207 ;
+  wire \$204 ;
+  wire [1:0] \$205 ;
+  wire [2:0] \$206 ;
+  wire [10:0] \$207 ;
   wire \$208 ;
   wire \$209 ;
   wire \$21 ;
@@ -57771,7 +57781,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$217 ;
   wire \$218 ;
   wire \$219 ;
-  wire [3:0] \$22 ;
+  wire \$22 ;
   wire \$220 ;
   wire \$221 ;
   wire \$222 ;
@@ -57782,18 +57792,18 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$227 ;
   wire \$228 ;
   wire \$229 ;
-  wire [3:0] \$23 ;
-  wire [1:0] \$230 ;
-  wire [2:0] \$231 ;
-  wire [10:0] \$232 ;
-  wire \$233 ;
+  wire [4:0] \$23 ;
+  wire \$230 ;
+  wire [1:0] \$231 ;
+  wire [2:0] \$232 ;
+  wire [10:0] \$233 ;
   wire \$234 ;
   wire \$235 ;
   wire \$236 ;
   wire \$237 ;
   wire \$238 ;
   wire \$239 ;
-  wire [4:0] \$24 ;
+  wire [5:0] \$24 ;
   wire \$240 ;
   wire \$241 ;
   wire \$242 ;
@@ -57804,79 +57814,80 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$247 ;
   wire \$248 ;
   wire \$249 ;
-  wire [5:0] \$25 ;
+  wire [3:0] \$25 ;
   wire \$250 ;
-  reg [3:0] \$251 ;
-  reg \$252 ;
-  wire [1:0] \$253 ;
-  reg [2:0] \$254 ;
-  reg [2:0] \$255 ;
-  reg [3:0] \$256 ;
-  reg [31:0] \$257 ;
-  reg \$258 ;
-  reg [7:0] \$259 ;
-  wire \$26 ;
-  reg \$260 ;
+  wire \$251 ;
+  reg [3:0] \$252 ;
+  reg \$253 ;
+  wire [1:0] \$254 ;
+  reg [3:0] \$255 ;
+  reg [2:0] \$256 ;
+  reg [2:0] \$257 ;
+  reg [31:0] \$258 ;
+  reg \$259 ;
+  wire [3:0] \$26 ;
+  reg [7:0] \$260 ;
   reg \$261 ;
-  reg [2:0] \$262 ;
-  reg \$263 ;
+  reg \$262 ;
+  reg [2:0] \$263 ;
   reg \$264 ;
-  reg [5:0] \$265 ;
-  reg \$266 ;
-  reg [2:0] \$267 ;
-  reg [8:0] \$268 ;
-  reg \$269 ;
+  reg \$265 ;
+  reg [5:0] \$266 ;
+  reg \$267 ;
+  reg [2:0] \$268 ;
+  reg [8:0] \$269 ;
   wire \$27 ;
   reg \$270 ;
   reg \$271 ;
-  reg [3:0] \$272 ;
-  reg [8:0] \$273 ;
-  reg \$274 ;
+  reg \$272 ;
+  reg [3:0] \$273 ;
+  reg [8:0] \$274 ;
   reg \$275 ;
   reg \$276 ;
-  reg [3:0] \$277 ;
-  reg [8:0] \$278 ;
-  reg \$279 ;
-  wire [31:0] \$28 ;
+  reg \$277 ;
+  reg [3:0] \$278 ;
+  reg [8:0] \$279 ;
+  wire \$28 ;
   reg \$280 ;
   reg \$281 ;
-  reg [3:0] \$282 ;
-  reg [8:0] \$283 ;
-  reg \$284 ;
+  reg \$282 ;
+  reg [3:0] \$283 ;
+  reg [8:0] \$284 ;
   reg \$285 ;
   reg \$286 ;
-  reg [3:0] \$287 ;
-  reg [8:0] \$288 ;
-  reg \$289 ;
+  reg \$287 ;
+  reg [3:0] \$288 ;
+  reg [8:0] \$289 ;
   wire [31:0] \$29 ;
   reg \$290 ;
   reg \$291 ;
-  reg [3:0] \$292 ;
-  reg [8:0] \$293 ;
-  reg \$294 ;
+  reg \$292 ;
+  reg [3:0] \$293 ;
+  reg [8:0] \$294 ;
   reg \$295 ;
   reg \$296 ;
-  reg [3:0] \$297 ;
-  reg [8:0] \$298 ;
-  reg \$299 ;
+  reg \$297 ;
+  reg [3:0] \$298 ;
+  reg [8:0] \$299 ;
   wire \$3 ;
   wire [31:0] \$30 ;
   reg \$300 ;
   reg \$301 ;
-  reg [3:0] \$302 ;
-  reg [8:0] \$303 ;
-  reg \$304 ;
+  reg \$302 ;
+  reg [3:0] \$303 ;
+  reg [8:0] \$304 ;
   reg \$305 ;
   reg \$306 ;
-  reg [3:0] \$307 ;
-  reg \$308 ;
-  reg [5:0] \$309 ;
+  reg \$307 ;
+  reg [3:0] \$308 ;
+  reg \$309 ;
   wire [31:0] \$31 ;
+  reg [5:0] \$310 ;
   wire [31:0] \$32 ;
   wire [31:0] \$33 ;
-  wire [7:0] \$34 ;
-  wire [8:0] \$35 ;
-  wire \$36 ;
+  wire [31:0] \$34 ;
+  wire [7:0] \$35 ;
+  wire [8:0] \$36 ;
   wire \$37 ;
   wire \$38 ;
   wire \$39 ;
@@ -57889,11 +57900,11 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$45 ;
   wire \$46 ;
   wire \$47 ;
-  wire [1:0] \$48 ;
-  wire [2:0] \$49 ;
+  wire \$48 ;
+  wire [1:0] \$49 ;
   wire \$5 ;
-  wire [10:0] \$50 ;
-  wire \$51 ;
+  wire [2:0] \$50 ;
+  wire [10:0] \$51 ;
   wire \$52 ;
   wire \$53 ;
   wire \$54 ;
@@ -57918,10 +57929,10 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   wire \$71 ;
   wire \$72 ;
   wire \$73 ;
-  wire [1:0] \$74 ;
-  wire [2:0] \$75 ;
-  wire [10:0] \$76 ;
-  wire \$77 ;
+  wire \$74 ;
+  wire [1:0] \$75 ;
+  wire [2:0] \$76 ;
+  wire [10:0] \$77 ;
   wire \$78 ;
   wire \$79 ;
   wire \$8 ;
@@ -58109,377 +58120,377 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   input w__valid;
   wire w__valid;
   wire [6:0] \within ;
-  assign aw__ready = under_way != 4'h8;
+  assign \$1  = under_way != 4'h8;
   assign begun = aw__valid & aw__ready;
   assign address = is_first ? o__payload[35:4] : later;
-  assign \$1  = ! o__payload[43:36];
-  assign last = is_first ? \$1  : is_last;
+  assign \$2  = ! o__payload[43:36];
+  assign last = is_first ? \$2  : is_last;
   assign beat__valid = o__valid & w__valid;
   assign w__ready = o__valid & beat__ready;
   assign taken = beat__valid & beat__ready;
   assign o__ready = taken & last;
-  assign \$2  = o__payload[46:44] < 2'h3;
-  assign \$3  = o__payload[46:44] <= 2'h3;
-  assign \$4  = o__payload[48:47] != 2'h3;
-  assign \$5  = \$3  & \$4 ;
-  assign \$6  = ~ \$5 ;
-  assign \$7  = w__payload[72] != last;
-  assign \$8  = \$6  | \$7 ;
-  assign \$9  = o__payload[46:44] > 1'h0;
-  assign \$10  = o__payload[46:44] > 1'h1;
-  assign \$11  = o__payload[46:44] > 2'h2;
-  assign \$12  = o__payload[46:44] > 2'h3;
-  assign \$13  = o__payload[46:44] > 3'h4;
-  assign \$14  = o__payload[46:44] > 3'h5;
-  assign \$15  = o__payload[46:44] > 3'h6;
-  assign \$16  = address | { 25'h0000000, \$15 , \$14 , \$13 , \$12 , \$11 , \$10 , \$9  };
-  assign \$17  = \$16  + 1'h1;
-  assign \$18  = o__payload[43:36] << o__payload[46:44];
-  assign \$20  = ~ b__valid;
-  assign \$21  = \$20  | b__ready;
-  assign ended = \$19  & \$21 ;
-  assign \$22  = newest + begun;
-  assign \$23  = oldest + ended;
-  assign \$24  = under_way + begun;
-  assign \$25  = \$24  - ended;
-  assign \$26  = ! o__payload[48:47];
-  assign \$27  = o__payload[48:47] == 2'h2;
-  assign \$28  = ~ { 17'h00000, \$18  };
-  assign \$29  = address & \$28 ;
-  assign \$30  = \$17 [31:0] & { 17'h00000, \$18  };
-  assign \$31  = \$29  | \$30 ;
-  assign \$32  = \$27  ? \$31  : \$17 [31:0];
-  assign \$33  = \$26  ? address : \$32 ;
-  assign \$34  = is_first ? o__payload[43:36] : left;
-  assign \$35  = \$34  - 1'h1;
-  assign \$36  = o__payload[43:36] == 1'h1;
-  assign \$37  = left == 1'h1;
-  assign \$38  = is_first ? \$36  : \$37 ;
-  assign \$39  = ! commit__payload[1:0];
-  assign \$40  = commit__valid & \$39 ;
-  assign \$41  = ! told[2:0];
-  assign \$42  = routed_valid & \$41 ;
-  assign \$43  = \$42  & told[4];
-  assign \$44  = ! commit_tag;
-  assign \$45  = committed & \$44 ;
-  assign \$46  = ! accepted_tag;
-  assign \$47  = accepted_valid & \$46 ;
-  assign \$48  = \$45  + \$47 ;
-  assign \$49  = \$43  - \$48 ;
-  assign \$50  = $signed({ 1'h0, pending_0 }) + $signed(\$49 );
-  assign \$51  = ! pending_0;
-  assign \$52  = complete_0 & \$51 ;
-  assign \$53  = ! told[2:0];
-  assign \$54  = routed_valid & \$53 ;
-  assign \$55  = \$54  & told[3];
-  assign \$56  = ! told[2:0];
-  assign \$57  = routed_valid & \$56 ;
-  assign \$58  = \$57  & told[5];
-  assign \$59  = ! commit_tag;
-  assign \$60  = committed & \$59 ;
-  assign \$61  = \$60  & commit_error;
-  assign \$62  = \$58  | \$61 ;
-  assign \$63  = ! oldest;
-  assign \$64  = ended & \$63 ;
-  assign \$65  = ! newest;
-  assign \$66  = begun & \$65 ;
-  assign \$67  = told[2:0] == 1'h1;
-  assign \$68  = routed_valid & \$67 ;
-  assign \$69  = \$68  & told[4];
-  assign \$70  = commit_tag == 1'h1;
-  assign \$71  = committed & \$70 ;
-  assign \$72  = accepted_tag == 1'h1;
-  assign \$73  = accepted_valid & \$72 ;
-  assign \$74  = \$71  + \$73 ;
-  assign \$75  = \$69  - \$74 ;
-  assign \$76  = $signed({ 1'h0, pending_1 }) + $signed(\$75 );
-  assign \$77  = ! pending_1;
-  assign \$78  = complete_1 & \$77 ;
-  assign \$79  = told[2:0] == 1'h1;
-  assign \$80  = routed_valid & \$79 ;
-  assign \$81  = \$80  & told[3];
-  assign \$82  = told[2:0] == 1'h1;
-  assign \$83  = routed_valid & \$82 ;
-  assign \$84  = \$83  & told[5];
-  assign \$85  = commit_tag == 1'h1;
-  assign \$86  = committed & \$85 ;
-  assign \$87  = \$86  & commit_error;
-  assign \$88  = \$84  | \$87 ;
-  assign \$89  = oldest == 1'h1;
-  assign \$90  = ended & \$89 ;
-  assign \$91  = newest == 1'h1;
-  assign \$92  = begun & \$91 ;
-  assign \$93  = told[2:0] == 2'h2;
-  assign \$94  = routed_valid & \$93 ;
-  assign \$95  = \$94  & told[4];
-  assign \$96  = commit_tag == 2'h2;
-  assign \$97  = committed & \$96 ;
-  assign \$98  = accepted_tag == 2'h2;
-  assign \$99  = accepted_valid & \$98 ;
-  assign \$100  = \$97  + \$99 ;
-  assign \$101  = \$95  - \$100 ;
-  assign \$102  = $signed({ 1'h0, pending_2 }) + $signed(\$101 );
-  assign \$103  = ! pending_2;
-  assign \$104  = complete_2 & \$103 ;
-  assign \$105  = told[2:0] == 2'h2;
-  assign \$106  = routed_valid & \$105 ;
-  assign \$107  = \$106  & told[3];
-  assign \$108  = told[2:0] == 2'h2;
-  assign \$109  = routed_valid & \$108 ;
-  assign \$110  = \$109  & told[5];
-  assign \$111  = commit_tag == 2'h2;
-  assign \$112  = committed & \$111 ;
-  assign \$113  = \$112  & commit_error;
-  assign \$114  = \$110  | \$113 ;
-  assign \$115  = oldest == 2'h2;
-  assign \$116  = ended & \$115 ;
-  assign \$117  = newest == 2'h2;
-  assign \$118  = begun & \$117 ;
-  assign \$119  = told[2:0] == 2'h3;
-  assign \$120  = routed_valid & \$119 ;
-  assign \$121  = \$120  & told[4];
-  assign \$122  = commit_tag == 2'h3;
-  assign \$123  = committed & \$122 ;
-  assign \$124  = accepted_tag == 2'h3;
-  assign \$125  = accepted_valid & \$124 ;
-  assign \$126  = \$123  + \$125 ;
-  assign \$127  = \$121  - \$126 ;
-  assign \$128  = $signed({ 1'h0, pending_3 }) + $signed(\$127 );
-  assign \$129  = ! pending_3;
-  assign \$130  = complete_3 & \$129 ;
-  assign \$131  = told[2:0] == 2'h3;
-  assign \$132  = routed_valid & \$131 ;
-  assign \$133  = \$132  & told[3];
-  assign \$134  = told[2:0] == 2'h3;
-  assign \$135  = routed_valid & \$134 ;
-  assign \$136  = \$135  & told[5];
-  assign \$137  = commit_tag == 2'h3;
-  assign \$138  = committed & \$137 ;
-  assign \$139  = \$138  & commit_error;
-  assign \$140  = \$136  | \$139 ;
-  assign \$141  = oldest == 2'h3;
-  assign \$142  = ended & \$141 ;
-  assign \$143  = newest == 2'h3;
-  assign \$144  = begun & \$143 ;
-  assign \$145  = told[2:0] == 3'h4;
-  assign \$146  = routed_valid & \$145 ;
-  assign \$147  = \$146  & told[4];
-  assign \$148  = commit_tag == 3'h4;
-  assign \$149  = committed & \$148 ;
-  assign \$150  = accepted_tag == 3'h4;
-  assign \$151  = accepted_valid & \$150 ;
-  assign \$152  = \$149  + \$151 ;
-  assign \$153  = \$147  - \$152 ;
-  assign \$154  = $signed({ 1'h0, pending_4 }) + $signed(\$153 );
-  assign \$155  = ! pending_4;
-  assign \$156  = complete_4 & \$155 ;
-  assign \$157  = told[2:0] == 3'h4;
-  assign \$158  = routed_valid & \$157 ;
-  assign \$159  = \$158  & told[3];
-  assign \$160  = told[2:0] == 3'h4;
-  assign \$161  = routed_valid & \$160 ;
-  assign \$162  = \$161  & told[5];
-  assign \$163  = commit_tag == 3'h4;
-  assign \$164  = committed & \$163 ;
-  assign \$165  = \$164  & commit_error;
-  assign \$166  = \$162  | \$165 ;
-  assign \$167  = oldest == 3'h4;
-  assign \$168  = ended & \$167 ;
-  assign \$169  = newest == 3'h4;
-  assign \$170  = begun & \$169 ;
-  assign \$171  = told[2:0] == 3'h5;
-  assign \$172  = routed_valid & \$171 ;
-  assign \$173  = \$172  & told[4];
-  assign \$174  = commit_tag == 3'h5;
-  assign \$175  = committed & \$174 ;
-  assign \$176  = accepted_tag == 3'h5;
-  assign \$177  = accepted_valid & \$176 ;
-  assign \$178  = \$175  + \$177 ;
-  assign \$179  = \$173  - \$178 ;
-  assign \$180  = $signed({ 1'h0, pending_5 }) + $signed(\$179 );
-  assign \$181  = ! pending_5;
-  assign \$182  = complete_5 & \$181 ;
-  assign \$183  = told[2:0] == 3'h5;
-  assign \$184  = routed_valid & \$183 ;
-  assign \$185  = \$184  & told[3];
-  assign \$186  = told[2:0] == 3'h5;
-  assign \$187  = routed_valid & \$186 ;
-  assign \$188  = \$187  & told[5];
-  assign \$189  = commit_tag == 3'h5;
-  assign \$190  = committed & \$189 ;
-  assign \$191  = \$190  & commit_error;
-  assign \$192  = \$188  | \$191 ;
-  assign \$193  = oldest == 3'h5;
-  assign \$194  = ended & \$193 ;
-  assign \$195  = newest == 3'h5;
-  assign \$196  = begun & \$195 ;
-  assign \$197  = told[2:0] == 3'h6;
-  assign \$198  = routed_valid & \$197 ;
-  assign \$199  = \$198  & told[4];
-  assign \$200  = commit_tag == 3'h6;
-  assign \$201  = committed & \$200 ;
-  assign \$202  = accepted_tag == 3'h6;
-  assign \$203  = accepted_valid & \$202 ;
-  assign \$204  = \$201  + \$203 ;
-  assign \$205  = \$199  - \$204 ;
-  assign \$206  = $signed({ 1'h0, pending_6 }) + $signed(\$205 );
-  assign \$207  = ! pending_6;
-  assign \$208  = complete_6 & \$207 ;
-  assign \$209  = told[2:0] == 3'h6;
-  assign \$210  = routed_valid & \$209 ;
-  assign \$211  = \$210  & told[3];
-  assign \$212  = told[2:0] == 3'h6;
-  assign \$213  = routed_valid & \$212 ;
-  assign \$214  = \$213  & told[5];
-  assign \$215  = commit_tag == 3'h6;
-  assign \$216  = committed & \$215 ;
-  assign \$217  = \$216  & commit_error;
-  assign \$218  = \$214  | \$217 ;
-  assign \$219  = oldest == 3'h6;
-  assign \$220  = ended & \$219 ;
-  assign \$221  = newest == 3'h6;
-  assign \$222  = begun & \$221 ;
-  assign \$223  = told[2:0] == 3'h7;
-  assign \$224  = routed_valid & \$223 ;
-  assign \$225  = \$224  & told[4];
-  assign \$226  = commit_tag == 3'h7;
-  assign \$227  = committed & \$226 ;
-  assign \$228  = accepted_tag == 3'h7;
-  assign \$229  = accepted_valid & \$228 ;
-  assign \$230  = \$227  + \$229 ;
-  assign \$231  = \$225  - \$230 ;
-  assign \$232  = $signed({ 1'h0, pending_7 }) + $signed(\$231 );
-  assign \$233  = ! pending_7;
-  assign \$234  = complete_7 & \$233 ;
-  assign \$235  = told[2:0] == 3'h7;
-  assign \$236  = routed_valid & \$235 ;
-  assign \$237  = \$236  & told[3];
-  assign \$238  = told[2:0] == 3'h7;
-  assign \$239  = routed_valid & \$238 ;
-  assign \$240  = \$239  & told[5];
-  assign \$241  = commit_tag == 3'h7;
-  assign \$242  = committed & \$241 ;
-  assign \$243  = \$242  & commit_error;
-  assign \$244  = \$240  | \$243 ;
-  assign \$245  = oldest == 3'h7;
-  assign \$246  = ended & \$245 ;
-  assign \$247  = newest == 3'h7;
-  assign \$248  = begun & \$247 ;
-  assign \$249  = ~ b__valid;
-  assign \$250  = \$249  | b__ready;
-  assign \$253  = \$252  ? 2'h2 : 2'h0;
+  assign \$3  = o__payload[46:44] < 2'h3;
+  assign \$4  = o__payload[46:44] <= 2'h3;
+  assign \$5  = o__payload[48:47] != 2'h3;
+  assign \$6  = \$4  & \$5 ;
+  assign \$7  = ~ \$6 ;
+  assign \$8  = w__payload[72] != last;
+  assign \$9  = \$7  | \$8 ;
+  assign \$10  = o__payload[46:44] > 1'h0;
+  assign \$11  = o__payload[46:44] > 1'h1;
+  assign \$12  = o__payload[46:44] > 2'h2;
+  assign \$13  = o__payload[46:44] > 2'h3;
+  assign \$14  = o__payload[46:44] > 3'h4;
+  assign \$15  = o__payload[46:44] > 3'h5;
+  assign \$16  = o__payload[46:44] > 3'h6;
+  assign \$17  = address | { 25'h0000000, \$16 , \$15 , \$14 , \$13 , \$12 , \$11 , \$10  };
+  assign \$18  = \$17  + 1'h1;
+  assign \$19  = o__payload[43:36] << o__payload[46:44];
+  assign \$21  = ~ b__valid;
+  assign \$22  = \$21  | b__ready;
+  assign ended = \$20  & \$22 ;
+  assign \$23  = under_way + begun;
+  assign \$24  = \$23  - ended;
+  assign \$25  = newest + begun;
+  assign \$26  = oldest + ended;
+  assign \$27  = ! o__payload[48:47];
+  assign \$28  = o__payload[48:47] == 2'h2;
+  assign \$29  = ~ { 17'h00000, \$19  };
+  assign \$30  = address & \$29 ;
+  assign \$31  = \$18 [31:0] & { 17'h00000, \$19  };
+  assign \$32  = \$30  | \$31 ;
+  assign \$33  = \$28  ? \$32  : \$18 [31:0];
+  assign \$34  = \$27  ? address : \$33 ;
+  assign \$35  = is_first ? o__payload[43:36] : left;
+  assign \$36  = \$35  - 1'h1;
+  assign \$37  = o__payload[43:36] == 1'h1;
+  assign \$38  = left == 1'h1;
+  assign \$39  = is_first ? \$37  : \$38 ;
+  assign \$40  = ! commit__payload[1:0];
+  assign \$41  = commit__valid & \$40 ;
+  assign \$42  = ! told[2:0];
+  assign \$43  = routed_valid & \$42 ;
+  assign \$44  = \$43  & told[4];
+  assign \$45  = ! commit_tag;
+  assign \$46  = committed & \$45 ;
+  assign \$47  = ! accepted_tag;
+  assign \$48  = accepted_valid & \$47 ;
+  assign \$49  = \$46  + \$48 ;
+  assign \$50  = \$44  - \$49 ;
+  assign \$51  = $signed({ 1'h0, pending_0 }) + $signed(\$50 );
+  assign \$52  = ! pending_0;
+  assign \$53  = complete_0 & \$52 ;
+  assign \$54  = ! told[2:0];
+  assign \$55  = routed_valid & \$54 ;
+  assign \$56  = \$55  & told[3];
+  assign \$57  = ! told[2:0];
+  assign \$58  = routed_valid & \$57 ;
+  assign \$59  = \$58  & told[5];
+  assign \$60  = ! commit_tag;
+  assign \$61  = committed & \$60 ;
+  assign \$62  = \$61  & commit_error;
+  assign \$63  = \$59  | \$62 ;
+  assign \$64  = ! oldest;
+  assign \$65  = ended & \$64 ;
+  assign \$66  = ! newest;
+  assign \$67  = begun & \$66 ;
+  assign \$68  = told[2:0] == 1'h1;
+  assign \$69  = routed_valid & \$68 ;
+  assign \$70  = \$69  & told[4];
+  assign \$71  = commit_tag == 1'h1;
+  assign \$72  = committed & \$71 ;
+  assign \$73  = accepted_tag == 1'h1;
+  assign \$74  = accepted_valid & \$73 ;
+  assign \$75  = \$72  + \$74 ;
+  assign \$76  = \$70  - \$75 ;
+  assign \$77  = $signed({ 1'h0, pending_1 }) + $signed(\$76 );
+  assign \$78  = ! pending_1;
+  assign \$79  = complete_1 & \$78 ;
+  assign \$80  = told[2:0] == 1'h1;
+  assign \$81  = routed_valid & \$80 ;
+  assign \$82  = \$81  & told[3];
+  assign \$83  = told[2:0] == 1'h1;
+  assign \$84  = routed_valid & \$83 ;
+  assign \$85  = \$84  & told[5];
+  assign \$86  = commit_tag == 1'h1;
+  assign \$87  = committed & \$86 ;
+  assign \$88  = \$87  & commit_error;
+  assign \$89  = \$85  | \$88 ;
+  assign \$90  = oldest == 1'h1;
+  assign \$91  = ended & \$90 ;
+  assign \$92  = newest == 1'h1;
+  assign \$93  = begun & \$92 ;
+  assign \$94  = told[2:0] == 2'h2;
+  assign \$95  = routed_valid & \$94 ;
+  assign \$96  = \$95  & told[4];
+  assign \$97  = commit_tag == 2'h2;
+  assign \$98  = committed & \$97 ;
+  assign \$99  = accepted_tag == 2'h2;
+  assign \$100  = accepted_valid & \$99 ;
+  assign \$101  = \$98  + \$100 ;
+  assign \$102  = \$96  - \$101 ;
+  assign \$103  = $signed({ 1'h0, pending_2 }) + $signed(\$102 );
+  assign \$104  = ! pending_2;
+  assign \$105  = complete_2 & \$104 ;
+  assign \$106  = told[2:0] == 2'h2;
+  assign \$107  = routed_valid & \$106 ;
+  assign \$108  = \$107  & told[3];
+  assign \$109  = told[2:0] == 2'h2;
+  assign \$110  = routed_valid & \$109 ;
+  assign \$111  = \$110  & told[5];
+  assign \$112  = commit_tag == 2'h2;
+  assign \$113  = committed & \$112 ;
+  assign \$114  = \$113  & commit_error;
+  assign \$115  = \$111  | \$114 ;
+  assign \$116  = oldest == 2'h2;
+  assign \$117  = ended & \$116 ;
+  assign \$118  = newest == 2'h2;
+  assign \$119  = begun & \$118 ;
+  assign \$120  = told[2:0] == 2'h3;
+  assign \$121  = routed_valid & \$120 ;
+  assign \$122  = \$121  & told[4];
+  assign \$123  = commit_tag == 2'h3;
+  assign \$124  = committed & \$123 ;
+  assign \$125  = accepted_tag == 2'h3;
+  assign \$126  = accepted_valid & \$125 ;
+  assign \$127  = \$124  + \$126 ;
+  assign \$128  = \$122  - \$127 ;
+  assign \$129  = $signed({ 1'h0, pending_3 }) + $signed(\$128 );
+  assign \$130  = ! pending_3;
+  assign \$131  = complete_3 & \$130 ;
+  assign \$132  = told[2:0] == 2'h3;
+  assign \$133  = routed_valid & \$132 ;
+  assign \$134  = \$133  & told[3];
+  assign \$135  = told[2:0] == 2'h3;
+  assign \$136  = routed_valid & \$135 ;
+  assign \$137  = \$136  & told[5];
+  assign \$138  = commit_tag == 2'h3;
+  assign \$139  = committed & \$138 ;
+  assign \$140  = \$139  & commit_error;
+  assign \$141  = \$137  | \$140 ;
+  assign \$142  = oldest == 2'h3;
+  assign \$143  = ended & \$142 ;
+  assign \$144  = newest == 2'h3;
+  assign \$145  = begun & \$144 ;
+  assign \$146  = told[2:0] == 3'h4;
+  assign \$147  = routed_valid & \$146 ;
+  assign \$148  = \$147  & told[4];
+  assign \$149  = commit_tag == 3'h4;
+  assign \$150  = committed & \$149 ;
+  assign \$151  = accepted_tag == 3'h4;
+  assign \$152  = accepted_valid & \$151 ;
+  assign \$153  = \$150  + \$152 ;
+  assign \$154  = \$148  - \$153 ;
+  assign \$155  = $signed({ 1'h0, pending_4 }) + $signed(\$154 );
+  assign \$156  = ! pending_4;
+  assign \$157  = complete_4 & \$156 ;
+  assign \$158  = told[2:0] == 3'h4;
+  assign \$159  = routed_valid & \$158 ;
+  assign \$160  = \$159  & told[3];
+  assign \$161  = told[2:0] == 3'h4;
+  assign \$162  = routed_valid & \$161 ;
+  assign \$163  = \$162  & told[5];
+  assign \$164  = commit_tag == 3'h4;
+  assign \$165  = committed & \$164 ;
+  assign \$166  = \$165  & commit_error;
+  assign \$167  = \$163  | \$166 ;
+  assign \$168  = oldest == 3'h4;
+  assign \$169  = ended & \$168 ;
+  assign \$170  = newest == 3'h4;
+  assign \$171  = begun & \$170 ;
+  assign \$172  = told[2:0] == 3'h5;
+  assign \$173  = routed_valid & \$172 ;
+  assign \$174  = \$173  & told[4];
+  assign \$175  = commit_tag == 3'h5;
+  assign \$176  = committed & \$175 ;
+  assign \$177  = accepted_tag == 3'h5;
+  assign \$178  = accepted_valid & \$177 ;
+  assign \$179  = \$176  + \$178 ;
+  assign \$180  = \$174  - \$179 ;
+  assign \$181  = $signed({ 1'h0, pending_5 }) + $signed(\$180 );
+  assign \$182  = ! pending_5;
+  assign \$183  = complete_5 & \$182 ;
+  assign \$184  = told[2:0] == 3'h5;
+  assign \$185  = routed_valid & \$184 ;
+  assign \$186  = \$185  & told[3];
+  assign \$187  = told[2:0] == 3'h5;
+  assign \$188  = routed_valid & \$187 ;
+  assign \$189  = \$188  & told[5];
+  assign \$190  = commit_tag == 3'h5;
+  assign \$191  = committed & \$190 ;
+  assign \$192  = \$191  & commit_error;
+  assign \$193  = \$189  | \$192 ;
+  assign \$194  = oldest == 3'h5;
+  assign \$195  = ended & \$194 ;
+  assign \$196  = newest == 3'h5;
+  assign \$197  = begun & \$196 ;
+  assign \$198  = told[2:0] == 3'h6;
+  assign \$199  = routed_valid & \$198 ;
+  assign \$200  = \$199  & told[4];
+  assign \$201  = commit_tag == 3'h6;
+  assign \$202  = committed & \$201 ;
+  assign \$203  = accepted_tag == 3'h6;
+  assign \$204  = accepted_valid & \$203 ;
+  assign \$205  = \$202  + \$204 ;
+  assign \$206  = \$200  - \$205 ;
+  assign \$207  = $signed({ 1'h0, pending_6 }) + $signed(\$206 );
+  assign \$208  = ! pending_6;
+  assign \$209  = complete_6 & \$208 ;
+  assign \$210  = told[2:0] == 3'h6;
+  assign \$211  = routed_valid & \$210 ;
+  assign \$212  = \$211  & told[3];
+  assign \$213  = told[2:0] == 3'h6;
+  assign \$214  = routed_valid & \$213 ;
+  assign \$215  = \$214  & told[5];
+  assign \$216  = commit_tag == 3'h6;
+  assign \$217  = committed & \$216 ;
+  assign \$218  = \$217  & commit_error;
+  assign \$219  = \$215  | \$218 ;
+  assign \$220  = oldest == 3'h6;
+  assign \$221  = ended & \$220 ;
+  assign \$222  = newest == 3'h6;
+  assign \$223  = begun & \$222 ;
+  assign \$224  = told[2:0] == 3'h7;
+  assign \$225  = routed_valid & \$224 ;
+  assign \$226  = \$225  & told[4];
+  assign \$227  = commit_tag == 3'h7;
+  assign \$228  = committed & \$227 ;
+  assign \$229  = accepted_tag == 3'h7;
+  assign \$230  = accepted_valid & \$229 ;
+  assign \$231  = \$228  + \$230 ;
+  assign \$232  = \$226  - \$231 ;
+  assign \$233  = $signed({ 1'h0, pending_7 }) + $signed(\$232 );
+  assign \$234  = ! pending_7;
+  assign \$235  = complete_7 & \$234 ;
+  assign \$236  = told[2:0] == 3'h7;
+  assign \$237  = routed_valid & \$236 ;
+  assign \$238  = \$237  & told[3];
+  assign \$239  = told[2:0] == 3'h7;
+  assign \$240  = routed_valid & \$239 ;
+  assign \$241  = \$240  & told[5];
+  assign \$242  = commit_tag == 3'h7;
+  assign \$243  = committed & \$242 ;
+  assign \$244  = \$243  & commit_error;
+  assign \$245  = \$241  | \$244 ;
+  assign \$246  = oldest == 3'h7;
+  assign \$247  = ended & \$246 ;
+  assign \$248  = newest == 3'h7;
+  assign \$249  = begun & \$248 ;
+  assign \$250  = ~ b__valid;
+  assign \$251  = \$250  | b__ready;
+  assign \$254  = \$253  ? 2'h2 : 2'h0;
   always @(posedge clk)
-    newest <= \$254 ;
+    under_way <= \$255 ;
   always @(posedge clk)
-    oldest <= \$255 ;
+    newest <= \$256 ;
   always @(posedge clk)
-    under_way <= \$256 ;
+    oldest <= \$257 ;
   always @(posedge clk)
-    later <= \$257 ;
+    later <= \$258 ;
   always @(posedge clk)
-    is_first <= \$258 ;
+    is_first <= \$259 ;
   always @(posedge clk)
-    left <= \$259 ;
+    left <= \$260 ;
   always @(posedge clk)
-    is_last <= \$260 ;
+    is_last <= \$261 ;
   always @(posedge clk)
-    committed <= \$261 ;
+    committed <= \$262 ;
   always @(posedge clk)
-    commit_tag <= \$262 ;
+    commit_tag <= \$263 ;
   always @(posedge clk)
-    commit_error <= \$263 ;
+    commit_error <= \$264 ;
   always @(posedge clk)
-    routed_valid <= \$264 ;
+    routed_valid <= \$265 ;
   always @(posedge clk)
-    told <= \$265 ;
+    told <= \$266 ;
   always @(posedge clk)
-    accepted_valid <= \$266 ;
+    accepted_valid <= \$267 ;
   always @(posedge clk)
-    accepted_tag <= \$267 ;
+    accepted_tag <= \$268 ;
   always @(posedge clk)
-    pending_0 <= \$268 ;
+    pending_0 <= \$269 ;
   always @(posedge clk)
-    settled_0 <= \$269 ;
+    settled_0 <= \$270 ;
   always @(posedge clk)
-    complete_0 <= \$270 ;
+    complete_0 <= \$271 ;
   always @(posedge clk)
-    error_0 <= \$271 ;
+    error_0 <= \$272 ;
   always @(posedge clk)
-    id_0 <= \$272 ;
+    id_0 <= \$273 ;
   always @(posedge clk)
-    pending_1 <= \$273 ;
+    pending_1 <= \$274 ;
   always @(posedge clk)
-    settled_1 <= \$274 ;
+    settled_1 <= \$275 ;
   always @(posedge clk)
-    complete_1 <= \$275 ;
+    complete_1 <= \$276 ;
   always @(posedge clk)
-    error_1 <= \$276 ;
+    error_1 <= \$277 ;
   always @(posedge clk)
-    id_1 <= \$277 ;
+    id_1 <= \$278 ;
   always @(posedge clk)
-    pending_2 <= \$278 ;
+    pending_2 <= \$279 ;
   always @(posedge clk)
-    settled_2 <= \$279 ;
+    settled_2 <= \$280 ;
   always @(posedge clk)
-    complete_2 <= \$280 ;
+    complete_2 <= \$281 ;
   always @(posedge clk)
-    error_2 <= \$281 ;
+    error_2 <= \$282 ;
   always @(posedge clk)
-    id_2 <= \$282 ;
+    id_2 <= \$283 ;
   always @(posedge clk)
-    pending_3 <= \$283 ;
+    pending_3 <= \$284 ;
   always @(posedge clk)
-    settled_3 <= \$284 ;
+    settled_3 <= \$285 ;
   always @(posedge clk)
-    complete_3 <= \$285 ;
+    complete_3 <= \$286 ;
   always @(posedge clk)
-    error_3 <= \$286 ;
+    error_3 <= \$287 ;
   always @(posedge clk)
-    id_3 <= \$287 ;
+    id_3 <= \$288 ;
   always @(posedge clk)
-    pending_4 <= \$288 ;
+    pending_4 <= \$289 ;
   always @(posedge clk)
-    settled_4 <= \$289 ;
+    settled_4 <= \$290 ;
   always @(posedge clk)
-    complete_4 <= \$290 ;
+    complete_4 <= \$291 ;
   always @(posedge clk)
-    error_4 <= \$291 ;
+    error_4 <= \$292 ;
   always @(posedge clk)
-    id_4 <= \$292 ;
+    id_4 <= \$293 ;
   always @(posedge clk)
-    pending_5 <= \$293 ;
+    pending_5 <= \$294 ;
   always @(posedge clk)
-    settled_5 <= \$294 ;
+    settled_5 <= \$295 ;
   always @(posedge clk)
-    complete_5 <= \$295 ;
+    complete_5 <= \$296 ;
   always @(posedge clk)
-    error_5 <= \$296 ;
+    error_5 <= \$297 ;
   always @(posedge clk)
-    id_5 <= \$297 ;
+    id_5 <= \$298 ;
   always @(posedge clk)
-    pending_6 <= \$298 ;
+    pending_6 <= \$299 ;
   always @(posedge clk)
-    settled_6 <= \$299 ;
+    settled_6 <= \$300 ;
   always @(posedge clk)
-    complete_6 <= \$300 ;
+    complete_6 <= \$301 ;
   always @(posedge clk)
-    error_6 <= \$301 ;
+    error_6 <= \$302 ;
   always @(posedge clk)
-    id_6 <= \$302 ;
+    id_6 <= \$303 ;
   always @(posedge clk)
-    pending_7 <= \$303 ;
+    pending_7 <= \$304 ;
   always @(posedge clk)
-    settled_7 <= \$304 ;
+    settled_7 <= \$305 ;
   always @(posedge clk)
-    complete_7 <= \$305 ;
+    complete_7 <= \$306 ;
   always @(posedge clk)
-    error_7 <= \$306 ;
+    error_7 <= \$307 ;
   always @(posedge clk)
-    id_7 <= \$307 ;
+    id_7 <= \$308 ;
   always @(posedge clk)
-    b__valid <= \$308 ;
+    b__valid <= \$309 ;
   always @(posedge clk)
-    b__payload <= \$309 ;
+    b__payload <= \$310 ;
   \t3_node_axi.producer.writes.bursts  bursts (
     .clk(clk),
     .i__valid(begun),
@@ -58494,21 +58505,21 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
-          \$19  = settled_0;
+          \$20  = settled_0;
       3'h1:
-          \$19  = settled_1;
+          \$20  = settled_1;
       3'h2:
-          \$19  = settled_2;
+          \$20  = settled_2;
       3'h3:
-          \$19  = settled_3;
+          \$20  = settled_3;
       3'h4:
-          \$19  = settled_4;
+          \$20  = settled_4;
       3'h5:
-          \$19  = settled_5;
+          \$20  = settled_5;
       3'h6:
-          \$19  = settled_6;
+          \$20  = settled_6;
       3'h7:
-          \$19  = settled_7;
+          \$20  = settled_7;
     endcase
   end
   always @* begin
@@ -58516,21 +58527,21 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
-          \$251  = id_0;
+          \$252  = id_0;
       3'h1:
-          \$251  = id_1;
+          \$252  = id_1;
       3'h2:
-          \$251  = id_2;
+          \$252  = id_2;
       3'h3:
-          \$251  = id_3;
+          \$252  = id_3;
       3'h4:
-          \$251  = id_4;
+          \$252  = id_4;
       3'h5:
-          \$251  = id_5;
+          \$252  = id_5;
       3'h6:
-          \$251  = id_6;
+          \$252  = id_6;
       3'h7:
-          \$251  = id_7;
+          \$252  = id_7;
     endcase
   end
   always @* begin
@@ -58538,157 +58549,144 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
-          \$252  = error_0;
+          \$253  = error_0;
       3'h1:
-          \$252  = error_1;
+          \$253  = error_1;
       3'h2:
-          \$252  = error_2;
+          \$253  = error_2;
       3'h3:
-          \$252  = error_3;
+          \$253  = error_3;
       3'h4:
-          \$252  = error_4;
+          \$253  = error_4;
       3'h5:
-          \$252  = error_5;
+          \$253  = error_5;
       3'h6:
-          \$252  = error_6;
+          \$253  = error_6;
       3'h7:
-          \$252  = error_7;
+          \$253  = error_7;
     endcase
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$254  = \$22 [2:0];
+    \$255  = \$24 [3:0];
     if (rst) begin
-      \$254  = 3'h0;
+      \$255  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$255  = \$23 [2:0];
+    \$256  = \$25 [2:0];
     if (rst) begin
-      \$255  = 3'h0;
+      \$256  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$256  = \$25 [3:0];
+    \$257  = \$26 [2:0];
     if (rst) begin
-      \$256  = 4'h0;
+      \$257  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$257  = later;
+    \$258  = later;
     if (taken) begin
-      \$257  = \$33 ;
+      \$258  = \$34 ;
     end
     if (rst) begin
-      \$257  = 32'd0;
+      \$258  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$258  = is_first;
+    \$259  = is_first;
     if (taken) begin
-      \$258  = last;
+      \$259  = last;
     end
     if (rst) begin
-      \$258  = 1'h1;
+      \$259  = 1'h1;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$259  = left;
+    \$260  = left;
     if (taken) begin
-      \$259  = \$35 [7:0];
+      \$260  = \$36 [7:0];
     end
     if (rst) begin
-      \$259  = 8'h00;
+      \$260  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$260  = is_last;
+    \$261  = is_last;
     if (taken) begin
-      \$260  = \$38 ;
+      \$261  = \$39 ;
     end
-    if (rst) begin
-      \$260  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$261  = \$40 ;
     if (rst) begin
       \$261  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$262  = commit__payload[4:2];
+    \$262  = \$41 ;
     if (rst) begin
-      \$262  = 3'h0;
+      \$262  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$263  = commit__payload[6];
+    \$263  = commit__payload[4:2];
     if (rst) begin
-      \$263  = 1'h0;
+      \$263  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$264  = routed__valid;
+    \$264  = commit__payload[6];
     if (rst) begin
       \$264  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$265  = routed__payload;
+    \$265  = routed__valid;
     if (rst) begin
-      \$265  = 6'h00;
+      \$265  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$266  = accepted__valid;
+    \$266  = routed__payload;
     if (rst) begin
-      \$266  = 1'h0;
+      \$266  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$267  = accepted__payload;
+    \$267  = accepted__valid;
     if (rst) begin
-      \$267  = 3'h0;
+      \$267  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$268  = \$50 [8:0];
+    \$268  = accepted__payload;
     if (rst) begin
-      \$268  = 9'h000;
+      \$268  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$269  = \$52 ;
-    if (\$64 ) begin
-      \$269  = 1'h0;
-    end
+    \$269  = \$51 [8:0];
     if (rst) begin
-      \$269  = 1'h0;
+      \$269  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$270  = complete_0;
-    if (\$55 ) begin
-      \$270  = 1'h1;
-    end
-    if (\$64 ) begin
+    \$270  = \$53 ;
+    if (\$65 ) begin
       \$270  = 1'h0;
     end
     if (rst) begin
@@ -58697,11 +58695,11 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$271  = error_0;
-    if (\$62 ) begin
+    \$271  = complete_0;
+    if (\$56 ) begin
       \$271  = 1'h1;
     end
-    if (\$64 ) begin
+    if (\$65 ) begin
       \$271  = 1'h0;
     end
     if (rst) begin
@@ -58710,38 +58708,38 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$272  = id_0;
-    if (\$66 ) begin
-      \$272  = aw__payload[3:0];
+    \$272  = error_0;
+    if (\$63 ) begin
+      \$272  = 1'h1;
+    end
+    if (\$65 ) begin
+      \$272  = 1'h0;
     end
     if (rst) begin
-      \$272  = 4'h0;
+      \$272  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$273  = \$76 [8:0];
+    \$273  = id_0;
+    if (\$67 ) begin
+      \$273  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$273  = 9'h000;
+      \$273  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$274  = \$78 ;
-    if (\$90 ) begin
-      \$274  = 1'h0;
-    end
+    \$274  = \$77 [8:0];
     if (rst) begin
-      \$274  = 1'h0;
+      \$274  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$275  = complete_1;
-    if (\$81 ) begin
-      \$275  = 1'h1;
-    end
-    if (\$90 ) begin
+    \$275  = \$79 ;
+    if (\$91 ) begin
       \$275  = 1'h0;
     end
     if (rst) begin
@@ -58750,11 +58748,11 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$276  = error_1;
-    if (\$88 ) begin
+    \$276  = complete_1;
+    if (\$82 ) begin
       \$276  = 1'h1;
     end
-    if (\$90 ) begin
+    if (\$91 ) begin
       \$276  = 1'h0;
     end
     if (rst) begin
@@ -58763,38 +58761,38 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$277  = id_1;
-    if (\$92 ) begin
-      \$277  = aw__payload[3:0];
+    \$277  = error_1;
+    if (\$89 ) begin
+      \$277  = 1'h1;
+    end
+    if (\$91 ) begin
+      \$277  = 1'h0;
     end
     if (rst) begin
-      \$277  = 4'h0;
+      \$277  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$278  = \$102 [8:0];
+    \$278  = id_1;
+    if (\$93 ) begin
+      \$278  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$278  = 9'h000;
+      \$278  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$279  = \$104 ;
-    if (\$116 ) begin
-      \$279  = 1'h0;
-    end
+    \$279  = \$103 [8:0];
     if (rst) begin
-      \$279  = 1'h0;
+      \$279  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$280  = complete_2;
-    if (\$107 ) begin
-      \$280  = 1'h1;
-    end
-    if (\$116 ) begin
+    \$280  = \$105 ;
+    if (\$117 ) begin
       \$280  = 1'h0;
     end
     if (rst) begin
@@ -58803,11 +58801,11 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$281  = error_2;
-    if (\$114 ) begin
+    \$281  = complete_2;
+    if (\$108 ) begin
       \$281  = 1'h1;
     end
-    if (\$116 ) begin
+    if (\$117 ) begin
       \$281  = 1'h0;
     end
     if (rst) begin
@@ -58816,38 +58814,38 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$282  = id_2;
-    if (\$118 ) begin
-      \$282  = aw__payload[3:0];
+    \$282  = error_2;
+    if (\$115 ) begin
+      \$282  = 1'h1;
+    end
+    if (\$117 ) begin
+      \$282  = 1'h0;
     end
     if (rst) begin
-      \$282  = 4'h0;
+      \$282  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$283  = \$128 [8:0];
+    \$283  = id_2;
+    if (\$119 ) begin
+      \$283  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$283  = 9'h000;
+      \$283  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$284  = \$130 ;
-    if (\$142 ) begin
-      \$284  = 1'h0;
-    end
+    \$284  = \$129 [8:0];
     if (rst) begin
-      \$284  = 1'h0;
+      \$284  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$285  = complete_3;
-    if (\$133 ) begin
-      \$285  = 1'h1;
-    end
-    if (\$142 ) begin
+    \$285  = \$131 ;
+    if (\$143 ) begin
       \$285  = 1'h0;
     end
     if (rst) begin
@@ -58856,11 +58854,11 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$286  = error_3;
-    if (\$140 ) begin
+    \$286  = complete_3;
+    if (\$134 ) begin
       \$286  = 1'h1;
     end
-    if (\$142 ) begin
+    if (\$143 ) begin
       \$286  = 1'h0;
     end
     if (rst) begin
@@ -58869,38 +58867,38 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$287  = id_3;
-    if (\$144 ) begin
-      \$287  = aw__payload[3:0];
+    \$287  = error_3;
+    if (\$141 ) begin
+      \$287  = 1'h1;
+    end
+    if (\$143 ) begin
+      \$287  = 1'h0;
     end
     if (rst) begin
-      \$287  = 4'h0;
+      \$287  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$288  = \$154 [8:0];
+    \$288  = id_3;
+    if (\$145 ) begin
+      \$288  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$288  = 9'h000;
+      \$288  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$289  = \$156 ;
-    if (\$168 ) begin
-      \$289  = 1'h0;
-    end
+    \$289  = \$155 [8:0];
     if (rst) begin
-      \$289  = 1'h0;
+      \$289  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$290  = complete_4;
-    if (\$159 ) begin
-      \$290  = 1'h1;
-    end
-    if (\$168 ) begin
+    \$290  = \$157 ;
+    if (\$169 ) begin
       \$290  = 1'h0;
     end
     if (rst) begin
@@ -58909,11 +58907,11 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$291  = error_4;
-    if (\$166 ) begin
+    \$291  = complete_4;
+    if (\$160 ) begin
       \$291  = 1'h1;
     end
-    if (\$168 ) begin
+    if (\$169 ) begin
       \$291  = 1'h0;
     end
     if (rst) begin
@@ -58922,38 +58920,38 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$292  = id_4;
-    if (\$170 ) begin
-      \$292  = aw__payload[3:0];
+    \$292  = error_4;
+    if (\$167 ) begin
+      \$292  = 1'h1;
+    end
+    if (\$169 ) begin
+      \$292  = 1'h0;
     end
     if (rst) begin
-      \$292  = 4'h0;
+      \$292  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$293  = \$180 [8:0];
+    \$293  = id_4;
+    if (\$171 ) begin
+      \$293  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$293  = 9'h000;
+      \$293  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$294  = \$182 ;
-    if (\$194 ) begin
-      \$294  = 1'h0;
-    end
+    \$294  = \$181 [8:0];
     if (rst) begin
-      \$294  = 1'h0;
+      \$294  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$295  = complete_5;
-    if (\$185 ) begin
-      \$295  = 1'h1;
-    end
-    if (\$194 ) begin
+    \$295  = \$183 ;
+    if (\$195 ) begin
       \$295  = 1'h0;
     end
     if (rst) begin
@@ -58962,11 +58960,11 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$296  = error_5;
-    if (\$192 ) begin
+    \$296  = complete_5;
+    if (\$186 ) begin
       \$296  = 1'h1;
     end
-    if (\$194 ) begin
+    if (\$195 ) begin
       \$296  = 1'h0;
     end
     if (rst) begin
@@ -58975,38 +58973,38 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$297  = id_5;
-    if (\$196 ) begin
-      \$297  = aw__payload[3:0];
+    \$297  = error_5;
+    if (\$193 ) begin
+      \$297  = 1'h1;
+    end
+    if (\$195 ) begin
+      \$297  = 1'h0;
     end
     if (rst) begin
-      \$297  = 4'h0;
+      \$297  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$298  = \$206 [8:0];
+    \$298  = id_5;
+    if (\$197 ) begin
+      \$298  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$298  = 9'h000;
+      \$298  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$299  = \$208 ;
-    if (\$220 ) begin
-      \$299  = 1'h0;
-    end
+    \$299  = \$207 [8:0];
     if (rst) begin
-      \$299  = 1'h0;
+      \$299  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$300  = complete_6;
-    if (\$211 ) begin
-      \$300  = 1'h1;
-    end
-    if (\$220 ) begin
+    \$300  = \$209 ;
+    if (\$221 ) begin
       \$300  = 1'h0;
     end
     if (rst) begin
@@ -59015,11 +59013,11 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$301  = error_6;
-    if (\$218 ) begin
+    \$301  = complete_6;
+    if (\$212 ) begin
       \$301  = 1'h1;
     end
-    if (\$220 ) begin
+    if (\$221 ) begin
       \$301  = 1'h0;
     end
     if (rst) begin
@@ -59028,38 +59026,38 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$302  = id_6;
-    if (\$222 ) begin
-      \$302  = aw__payload[3:0];
+    \$302  = error_6;
+    if (\$219 ) begin
+      \$302  = 1'h1;
+    end
+    if (\$221 ) begin
+      \$302  = 1'h0;
     end
     if (rst) begin
-      \$302  = 4'h0;
+      \$302  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$303  = \$232 [8:0];
+    \$303  = id_6;
+    if (\$223 ) begin
+      \$303  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$303  = 9'h000;
+      \$303  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$304  = \$234 ;
-    if (\$246 ) begin
-      \$304  = 1'h0;
-    end
+    \$304  = \$233 [8:0];
     if (rst) begin
-      \$304  = 1'h0;
+      \$304  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$305  = complete_7;
-    if (\$237 ) begin
-      \$305  = 1'h1;
-    end
-    if (\$246 ) begin
+    \$305  = \$235 ;
+    if (\$247 ) begin
       \$305  = 1'h0;
     end
     if (rst) begin
@@ -59068,11 +59066,11 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$306  = error_7;
-    if (\$244 ) begin
+    \$306  = complete_7;
+    if (\$238 ) begin
       \$306  = 1'h1;
     end
-    if (\$246 ) begin
+    if (\$247 ) begin
       \$306  = 1'h0;
     end
     if (rst) begin
@@ -59081,39 +59079,52 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$307  = id_7;
-    if (\$248 ) begin
-      \$307  = aw__payload[3:0];
+    \$307  = error_7;
+    if (\$245 ) begin
+      \$307  = 1'h1;
+    end
+    if (\$247 ) begin
+      \$307  = 1'h0;
     end
     if (rst) begin
-      \$307  = 4'h0;
+      \$307  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$308  = b__valid;
-    if (\$250 ) begin
-      \$308  = ended;
+    \$308  = id_7;
+    if (\$249 ) begin
+      \$308  = aw__payload[3:0];
     end
     if (rst) begin
-      \$308  = 1'h0;
+      \$308  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
-    \$309  = b__payload;
-    if (\$250 ) begin
-      \$309 [3:0] = \$251 ;
-      \$309 [5:4] = \$253 ;
+    \$309  = b__valid;
+    if (\$251 ) begin
+      \$309  = ended;
     end
     if (rst) begin
-      \$309  = 6'h00;
+      \$309  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
+    \$310  = b__payload;
+    if (\$251 ) begin
+      \$310 [3:0] = \$252 ;
+      \$310 [5:4] = \$254 ;
+    end
+    if (rst) begin
+      \$310  = 6'h00;
     end
   end
   assign i__valid = begun;
-  assign \within  = { \$15 , \$14 , \$13 , \$12 , \$11 , \$10 , \$9  };
-  assign increased = \$17 [31:0];
-  assign block = { 17'h00000, \$18  };
+  assign \within  = { \$16 , \$15 , \$14 , \$13 , \$12 , \$11 , \$10  };
+  assign increased = \$18 [31:0];
+  assign block = { 17'h00000, \$19  };
   assign \i__payload.address  = i__payload[67:0];
   assign \i__payload.address.id  = i__payload[3:0];
   assign \i__payload.address.addr  = i__payload[35:4];
@@ -59170,8 +59181,8 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   assign \routed__payload.refused  = routed__payload[5];
   assign \b__payload.id  = b__payload[3:0];
   assign \b__payload.resp  = b__payload[5:4];
-  assign beat__payload[128] = \$8 ;
-  assign beat__payload[127] = \$2 ;
+  assign beat__payload[128] = \$9 ;
+  assign beat__payload[127] = \$3 ;
   assign beat__payload[126] = last;
   assign beat__payload[125:123] = o__payload[70:68];
   assign beat__payload[122:120] = o__payload[67:65];
@@ -59181,6 +59192,7 @@ module \t3_node_axi.producer.writes (w__valid, b__ready, clk, rst, commit__valid
   assign beat__payload[31:0] = address;
   assign i__payload[70:68] = newest;
   assign i__payload[67:0] = aw__payload;
+  assign aw__ready = \$1 ;
 endmodule
 
 module \t3_node_axi.producer.writes.bursts (rst, i__valid, o__ready, write__data, o__valid, o__payload, clk);
@@ -59666,7 +59678,7 @@ endmodule
 
 module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__valid, r__ready, clk, rst, error__0__valid, error__1__valid, error__2__valid, error__3__valid, error__4__valid, error__5__valid, first_read__valid, aw__ready, w__ready, b__payload, clear_count, w__payload, levels
 , events, error__0__payload, error__2__payload, error__3__payload, state_done, state, plan_done, error__4__payload, status, interrupt, first_read__payload, holding, holding_plan, error__1__payload, error__5__payload, b__valid, ar__ready, state_start, r__valid, policy, hold
-, starvation_limit, memory_latency, link_latency, link_interval, link_fraction, hold_timeout, link_header_interval, link_header_fraction, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, irq, state_index, r__payload, table__valid
+, starvation_limit, memory_latency_cycles, link_latency_cycles, link_interval, link_fraction, hold_timeout, link_header_interval, link_header_fraction, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, irq, state_index, r__payload, table__valid
 , table__payload, cycle, intensity, aw__payload);
   reg \$auto$verilog_backend.cc:2355:dump_module$68 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$68 <= 1'b0;
@@ -60826,9 +60838,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   reg [1:0] \$2036 ;
   reg \$2037 ;
   reg [15:0] \$2038 ;
-  reg [15:0] \$2039 ;
+  reg [9:0] \$2039 ;
   wire \$204 ;
-  reg [15:0] \$2040 ;
+  reg [10:0] \$2040 ;
   reg [15:0] \$2041 ;
   reg [15:0] \$2042 ;
   reg [31:0] \$2043 ;
@@ -60837,7 +60849,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   reg [7:0] \$2046 ;
   reg \$2047 ;
   reg \$2048 ;
-  reg [15:0] \$2049 ;
+  reg [9:0] \$2049 ;
   wire \$205 ;
   reg [15:0] \$2050 ;
   reg \$2051 ;
@@ -60848,7 +60860,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   reg [15:0] \$2056 ;
   reg [15:0] \$2057 ;
   reg [15:0] \$2058 ;
-  reg [7:0] \$2059 ;
+  reg [3:0] \$2059 ;
   wire \$206 ;
   reg \$2060 ;
   reg \$2061 ;
@@ -62147,7 +62159,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   reg [7:0] irq_enable_plan_done = 8'h00;
   reg irq_status_command = 1'h0;
   reg irq_status_error = 1'h0;
-  reg [7:0] irq_status_plan_done = 8'h00;
+  reg [3:0] irq_status_plan_done = 4'h0;
   reg is_counter = 1'h0;
   reg is_plain = 1'h0;
   reg is_state = 1'h0;
@@ -62178,10 +62190,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire [15:0] link_interval_cycles;
   (* init = 16'h0000 *)
   wire [15:0] link_interval_fraction;
-  output [15:0] link_latency;
-  reg [15:0] link_latency = 16'h0000;
-  (* init = 16'h0000 *)
-  wire [15:0] link_latency_cycles;
+  wire [15:0] link_latency;
+  output [10:0] link_latency_cycles;
+  reg [10:0] link_latency_cycles = 11'h000;
   (* init = 9'h080 *)
   wire [8:0] mca_boundary_0_intensity;
   (* init = 9'h040 *)
@@ -62200,10 +62211,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   wire [15:0] mca_threshold_2_accesses;
   (* init = 16'h0000 *)
   wire [15:0] mca_threshold_3_accesses;
-  output [15:0] memory_latency;
-  reg [15:0] memory_latency = 16'h0000;
-  (* init = 16'h0000 *)
-  wire [15:0] memory_latency_cycles;
+  wire [15:0] memory_latency;
+  output [9:0] memory_latency_cycles;
+  reg [9:0] memory_latency_cycles = 10'h000;
   input [3:0] plan_done;
   wire [3:0] plan_done;
   output [1:0] policy;
@@ -62382,7 +62392,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   reg [15:0] thresholds__2 = 16'h001e;
   output [15:0] thresholds__3;
   reg [15:0] thresholds__3 = 16'h0000;
-  reg [15:0] tile_state_index_slot = 16'h0000;
+  reg [9:0] tile_state_index_slot = 10'h000;
   wire [63:0] value;
   input [35:0] w__payload;
   wire [35:0] w__payload;
@@ -62531,7 +62541,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$108  = act & at_counter_control;
   assign \$109  = written_irq_status ? word[7:0] : 8'h00;
   assign \$110  = ~ \$109 ;
-  assign \$111  = irq_status_plan_done & \$110 ;
+  assign \$111  = { 4'h0, irq_status_plan_done } & \$110 ;
   assign \$112  = \$111  | { 4'h0, plan_done };
   assign \$113  = written_irq_status ? word[8] : 1'h0;
   assign \$114  = ~ \$113 ;
@@ -62542,7 +62552,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$119  = ~ \$118 ;
   assign \$120  = irq_status_command & \$119 ;
   assign \$121  = \$120  | interrupt;
-  assign \$122  = irq_status_plan_done & irq_enable_plan_done;
+  assign \$122  = { 4'h0, irq_status_plan_done } & irq_enable_plan_done;
   assign \$123  = irq_status_error & irq_enable_error;
   assign \$124  = irq_status_command & irq_enable_command;
   assign \$125  = | { \$124 , \$123 , \$122  };
@@ -62672,8 +62682,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$260  = reads_scratch_0 & scratch_value[0];
   assign \$263  = reads_control_0 & policy[0];
   assign \$264  = reads_starvation_limit_0 & starvation_limit[0];
-  assign \$265  = reads_memory_latency_0 & memory_latency[0];
-  assign \$266  = reads_link_latency_0 & link_latency[0];
+  assign \$265  = reads_memory_latency_0 & memory_latency_cycles[0];
+  assign \$266  = reads_link_latency_0 & link_latency_cycles[0];
   assign \$267  = reads_link_interval_0 & link_interval[0];
   assign \$268  = reads_hold_timeout_0 & hold_timeout[0];
   assign \$269  = reads_link_header_interval_0 & link_header_interval[0];
@@ -62712,8 +62722,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$314  = reads_scratch_0 & scratch_value[1];
   assign \$317  = reads_control_0 & policy[1];
   assign \$318  = reads_starvation_limit_0 & starvation_limit[1];
-  assign \$319  = reads_memory_latency_0 & memory_latency[1];
-  assign \$320  = reads_link_latency_0 & link_latency[1];
+  assign \$319  = reads_memory_latency_0 & memory_latency_cycles[1];
+  assign \$320  = reads_link_latency_0 & link_latency_cycles[1];
   assign \$321  = reads_link_interval_0 & link_interval[1];
   assign \$322  = reads_hold_timeout_0 & hold_timeout[1];
   assign \$323  = reads_link_header_interval_0 & link_header_interval[1];
@@ -62750,8 +62760,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$356  = | { \$355 , \$354 , \$353 , \$352 , \$351 , \$350 , \$349 , \$348 , \$347 , \$346 , \$345 , \$344 , \$343 , \$342 , \$341 , \$340 , \$339 , \$338 , \$337 , \$336 , \$335 , \$334 , \$333 , \$332 , \$331 , \$330 , \$329 , \$328 , \$327 , \$326 , \$325 , \$324 , \$323 , \$322 , \$321 , \$320 , \$319 , \$318 , \$317 , \$316 , \$315 , \$314 , \$313 , \$312 , \$311 , \$310 , \$309 , \$308 , \$307 , \$306 , \$305 , \$304 , \$303  };
   assign \$368  = reads_scratch_0 & scratch_value[2];
   assign \$372  = reads_starvation_limit_0 & starvation_limit[2];
-  assign \$373  = reads_memory_latency_0 & memory_latency[2];
-  assign \$374  = reads_link_latency_0 & link_latency[2];
+  assign \$373  = reads_memory_latency_0 & memory_latency_cycles[2];
+  assign \$374  = reads_link_latency_0 & link_latency_cycles[2];
   assign \$375  = reads_link_interval_0 & link_interval[2];
   assign \$376  = reads_hold_timeout_0 & hold_timeout[2];
   assign \$377  = reads_link_header_interval_0 & link_header_interval[2];
@@ -62788,8 +62798,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$410  = | { \$409 , \$408 , \$407 , \$406 , \$405 , \$404 , \$403 , \$402 , \$401 , \$400 , \$399 , \$398 , \$397 , \$396 , \$395 , \$394 , \$393 , \$392 , \$391 , \$390 , \$389 , \$388 , \$387 , \$386 , \$385 , \$384 , \$383 , \$382 , \$381 , \$380 , \$379 , \$378 , \$377 , \$376 , \$375 , \$374 , \$373 , \$372 , \$371 , \$370 , \$369 , \$368 , \$367 , \$366 , \$365 , \$364 , \$363 , \$362 , \$361 , \$360 , \$359 , \$358 , \$357  };
   assign \$422  = reads_scratch_0 & scratch_value[3];
   assign \$426  = reads_starvation_limit_0 & starvation_limit[3];
-  assign \$427  = reads_memory_latency_0 & memory_latency[3];
-  assign \$428  = reads_link_latency_0 & link_latency[3];
+  assign \$427  = reads_memory_latency_0 & memory_latency_cycles[3];
+  assign \$428  = reads_link_latency_0 & link_latency_cycles[3];
   assign \$429  = reads_link_interval_0 & link_interval[3];
   assign \$430  = reads_hold_timeout_0 & hold_timeout[3];
   assign \$431  = reads_link_header_interval_0 & link_header_interval[3];
@@ -62826,12 +62836,11 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$464  = | { \$463 , \$462 , \$461 , \$460 , \$459 , \$458 , \$457 , \$456 , \$455 , \$454 , \$453 , \$452 , \$451 , \$450 , \$449 , \$448 , \$447 , \$446 , \$445 , \$444 , \$443 , \$442 , \$441 , \$440 , \$439 , \$438 , \$437 , \$436 , \$435 , \$434 , \$433 , \$432 , \$431 , \$430 , \$429 , \$428 , \$427 , \$426 , \$425 , \$424 , \$423 , \$422 , \$421 , \$420 , \$419 , \$418 , \$417 , \$416 , \$415 , \$414 , \$413 , \$412 , \$411  };
   assign \$476  = reads_scratch_0 & scratch_value[4];
   assign \$480  = reads_starvation_limit_0 & starvation_limit[4];
-  assign \$481  = reads_memory_latency_0 & memory_latency[4];
-  assign \$482  = reads_link_latency_0 & link_latency[4];
+  assign \$481  = reads_memory_latency_0 & memory_latency_cycles[4];
+  assign \$482  = reads_link_latency_0 & link_latency_cycles[4];
   assign \$483  = reads_link_interval_0 & link_interval[4];
   assign \$484  = reads_hold_timeout_0 & hold_timeout[4];
   assign \$485  = reads_link_header_interval_0 & link_header_interval[4];
-  assign \$486  = reads_irq_status_0 & irq_status_plan_done[4];
   assign \$487  = reads_irq_enable_0 & irq_enable_plan_done[4];
   assign \$488  = reads_error_status_0 & \status$238 [4];
   assign \$489  = reads_error_count_0 & count[4];
@@ -62863,12 +62872,11 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$518  = | { \$517 , \$516 , \$515 , \$514 , \$513 , \$512 , \$511 , \$510 , \$509 , \$508 , \$507 , \$506 , \$505 , \$504 , \$503 , \$502 , \$501 , \$500 , \$499 , \$498 , \$497 , \$496 , \$495 , \$494 , \$493 , \$492 , \$491 , \$490 , \$489 , \$488 , \$487 , \$486 , \$485 , \$484 , \$483 , \$482 , \$481 , \$480 , \$479 , \$478 , \$477 , \$476 , \$475 , \$474 , \$473 , \$472 , \$471 , \$470 , \$469 , \$468 , \$467 , \$466 , \$465  };
   assign \$530  = reads_scratch_0 & scratch_value[5];
   assign \$534  = reads_starvation_limit_0 & starvation_limit[5];
-  assign \$535  = reads_memory_latency_0 & memory_latency[5];
-  assign \$536  = reads_link_latency_0 & link_latency[5];
+  assign \$535  = reads_memory_latency_0 & memory_latency_cycles[5];
+  assign \$536  = reads_link_latency_0 & link_latency_cycles[5];
   assign \$537  = reads_link_interval_0 & link_interval[5];
   assign \$538  = reads_hold_timeout_0 & hold_timeout[5];
   assign \$539  = reads_link_header_interval_0 & link_header_interval[5];
-  assign \$540  = reads_irq_status_0 & irq_status_plan_done[5];
   assign \$541  = reads_irq_enable_0 & irq_enable_plan_done[5];
   assign \$542  = reads_error_status_0 & \status$238 [5];
   assign \$543  = reads_error_count_0 & count[5];
@@ -62900,12 +62908,11 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$572  = | { \$571 , \$570 , \$569 , \$568 , \$567 , \$566 , \$565 , \$564 , \$563 , \$562 , \$561 , \$560 , \$559 , \$558 , \$557 , \$556 , \$555 , \$554 , \$553 , \$552 , \$551 , \$550 , \$549 , \$548 , \$547 , \$546 , \$545 , \$544 , \$543 , \$542 , \$541 , \$540 , \$539 , \$538 , \$537 , \$536 , \$535 , \$534 , \$533 , \$532 , \$531 , \$530 , \$529 , \$528 , \$527 , \$526 , \$525 , \$524 , \$523 , \$522 , \$521 , \$520 , \$519  };
   assign \$584  = reads_scratch_0 & scratch_value[6];
   assign \$588  = reads_starvation_limit_0 & starvation_limit[6];
-  assign \$589  = reads_memory_latency_0 & memory_latency[6];
-  assign \$590  = reads_link_latency_0 & link_latency[6];
+  assign \$589  = reads_memory_latency_0 & memory_latency_cycles[6];
+  assign \$590  = reads_link_latency_0 & link_latency_cycles[6];
   assign \$591  = reads_link_interval_0 & link_interval[6];
   assign \$592  = reads_hold_timeout_0 & hold_timeout[6];
   assign \$593  = reads_link_header_interval_0 & link_header_interval[6];
-  assign \$594  = reads_irq_status_0 & irq_status_plan_done[6];
   assign \$595  = reads_irq_enable_0 & irq_enable_plan_done[6];
   assign \$596  = reads_error_status_0 & \status$238 [6];
   assign \$597  = reads_error_count_0 & count[6];
@@ -62937,12 +62944,11 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$626  = | { \$625 , \$624 , \$623 , \$622 , \$621 , \$620 , \$619 , \$618 , \$617 , \$616 , \$615 , \$614 , \$613 , \$612 , \$611 , \$610 , \$609 , \$608 , \$607 , \$606 , \$605 , \$604 , \$603 , \$602 , \$601 , \$600 , \$599 , \$598 , \$597 , \$596 , \$595 , \$594 , \$593 , \$592 , \$591 , \$590 , \$589 , \$588 , \$587 , \$586 , \$585 , \$584 , \$583 , \$582 , \$581 , \$580 , \$579 , \$578 , \$577 , \$576 , \$575 , \$574 , \$573  };
   assign \$638  = reads_scratch_0 & scratch_value[7];
   assign \$642  = reads_starvation_limit_0 & starvation_limit[7];
-  assign \$643  = reads_memory_latency_0 & memory_latency[7];
-  assign \$644  = reads_link_latency_0 & link_latency[7];
+  assign \$643  = reads_memory_latency_0 & memory_latency_cycles[7];
+  assign \$644  = reads_link_latency_0 & link_latency_cycles[7];
   assign \$645  = reads_link_interval_0 & link_interval[7];
   assign \$646  = reads_hold_timeout_0 & hold_timeout[7];
   assign \$647  = reads_link_header_interval_0 & link_header_interval[7];
-  assign \$648  = reads_irq_status_0 & irq_status_plan_done[7];
   assign \$649  = reads_irq_enable_0 & irq_enable_plan_done[7];
   assign \$650  = reads_error_status_0 & \status$238 [7];
   assign \$651  = reads_error_count_0 & count[7];
@@ -62975,8 +62981,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$692  = reads_scratch_0 & scratch_value[8];
   assign \$695  = reads_control_0 & hold;
   assign \$696  = reads_starvation_limit_0 & starvation_limit[8];
-  assign \$697  = reads_memory_latency_0 & memory_latency[8];
-  assign \$698  = reads_link_latency_0 & link_latency[8];
+  assign \$697  = reads_memory_latency_0 & memory_latency_cycles[8];
+  assign \$698  = reads_link_latency_0 & link_latency_cycles[8];
   assign \$699  = reads_link_interval_0 & link_interval[8];
   assign \$700  = reads_hold_timeout_0 & hold_timeout[8];
   assign \$701  = reads_link_header_interval_0 & link_header_interval[8];
@@ -63009,8 +63015,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$734  = | { \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726 , \$725 , \$724 , \$723 , \$722 , \$721 , \$720 , \$719 , \$718 , \$717 , \$716 , \$715 , \$714 , \$713 , \$712 , \$711 , \$710 , \$709 , \$708 , \$707 , \$706 , \$705 , \$704 , \$703 , \$702 , \$701 , \$700 , \$699 , \$698 , \$697 , \$696 , \$695 , \$694 , \$693 , \$692 , \$691 , \$690 , \$689 , \$688 , \$687 , \$686 , \$685 , \$684 , \$683 , \$682 , \$681  };
   assign \$746  = reads_scratch_0 & scratch_value[9];
   assign \$750  = reads_starvation_limit_0 & starvation_limit[9];
-  assign \$751  = reads_memory_latency_0 & memory_latency[9];
-  assign \$752  = reads_link_latency_0 & link_latency[9];
+  assign \$751  = reads_memory_latency_0 & memory_latency_cycles[9];
+  assign \$752  = reads_link_latency_0 & link_latency_cycles[9];
   assign \$753  = reads_link_interval_0 & link_interval[9];
   assign \$754  = reads_hold_timeout_0 & hold_timeout[9];
   assign \$755  = reads_link_header_interval_0 & link_header_interval[9];
@@ -63039,8 +63045,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$788  = | { \$787 , \$786 , \$785 , \$784 , \$783 , \$782 , \$781 , \$780 , \$779 , \$778 , \$777 , \$776 , \$775 , \$774 , \$773 , \$772 , \$771 , \$770 , \$769 , \$768 , \$767 , \$766 , \$765 , \$764 , \$763 , \$762 , \$761 , \$760 , \$759 , \$758 , \$757 , \$756 , \$755 , \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739 , \$738 , \$737 , \$736 , \$735  };
   assign \$800  = reads_scratch_0 & scratch_value[10];
   assign \$804  = reads_starvation_limit_0 & starvation_limit[10];
-  assign \$805  = reads_memory_latency_0 & memory_latency[10];
-  assign \$806  = reads_link_latency_0 & link_latency[10];
+  assign \$806  = reads_link_latency_0 & link_latency_cycles[10];
   assign \$807  = reads_link_interval_0 & link_interval[10];
   assign \$808  = reads_hold_timeout_0 & hold_timeout[10];
   assign \$809  = reads_link_header_interval_0 & link_header_interval[10];
@@ -63048,7 +63053,6 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$813  = reads_error_count_0 & count[10];
   assign \$815  = reads_first_error_address_lo_0 & first[14];
   assign \$818  = reads_first_error_ids_0 & first[59];
-  assign \$820  = reads_tile_state_index_0 & tile_state_index_slot[10];
   assign \$821  = reads_mca_control_0 & fixed_threshold[10];
   assign \$826  = reads_mca_threshold_0_0 & thresholds__0[10];
   assign \$827  = reads_mca_threshold_1_0 & thresholds__1[10];
@@ -63065,8 +63069,6 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$842  = | { \$841 , \$840 , \$839 , \$838 , \$837 , \$836 , \$835 , \$834 , \$833 , \$832 , \$831 , \$830 , \$829 , \$828 , \$827 , \$826 , \$825 , \$824 , \$823 , \$822 , \$821 , \$820 , \$819 , \$818 , \$817 , \$816 , \$815 , \$814 , \$813 , \$812 , \$811 , \$810 , \$809 , \$808 , \$807 , \$806 , \$805 , \$804 , \$803 , \$802 , \$801 , \$800 , \$799 , \$798 , \$797 , \$796 , \$795 , \$794 , \$793 , \$792 , \$791 , \$790 , \$789  };
   assign \$854  = reads_scratch_0 & scratch_value[11];
   assign \$858  = reads_starvation_limit_0 & starvation_limit[11];
-  assign \$859  = reads_memory_latency_0 & memory_latency[11];
-  assign \$860  = reads_link_latency_0 & link_latency[11];
   assign \$861  = reads_link_interval_0 & link_interval[11];
   assign \$862  = reads_hold_timeout_0 & hold_timeout[11];
   assign \$863  = reads_link_header_interval_0 & link_header_interval[11];
@@ -63074,7 +63076,6 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$867  = reads_error_count_0 & count[11];
   assign \$869  = reads_first_error_address_lo_0 & first[15];
   assign \$872  = reads_first_error_ids_0 & first[60];
-  assign \$874  = reads_tile_state_index_0 & tile_state_index_slot[11];
   assign \$875  = reads_mca_control_0 & fixed_threshold[11];
   assign \$880  = reads_mca_threshold_0_0 & thresholds__0[11];
   assign \$881  = reads_mca_threshold_1_0 & thresholds__1[11];
@@ -63091,8 +63092,6 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$896  = | { \$895 , \$894 , \$893 , \$892 , \$891 , \$890 , \$889 , \$888 , \$887 , \$886 , \$885 , \$884 , \$883 , \$882 , \$881 , \$880 , \$879 , \$878 , \$877 , \$876 , \$875 , \$874 , \$873 , \$872 , \$871 , \$870 , \$869 , \$868 , \$867 , \$866 , \$865 , \$864 , \$863 , \$862 , \$861 , \$860 , \$859 , \$858 , \$857 , \$856 , \$855 , \$854 , \$853 , \$852 , \$851 , \$850 , \$849 , \$848 , \$847 , \$846 , \$845 , \$844 , \$843  };
   assign \$908  = reads_scratch_0 & scratch_value[12];
   assign \$912  = reads_starvation_limit_0 & starvation_limit[12];
-  assign \$913  = reads_memory_latency_0 & memory_latency[12];
-  assign \$914  = reads_link_latency_0 & link_latency[12];
   assign \$915  = reads_link_interval_0 & link_interval[12];
   assign \$916  = reads_hold_timeout_0 & hold_timeout[12];
   assign \$917  = reads_link_header_interval_0 & link_header_interval[12];
@@ -63100,7 +63099,6 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$921  = reads_error_count_0 & count[12];
   assign \$923  = reads_first_error_address_lo_0 & first[16];
   assign \$926  = reads_first_error_ids_0 & first[61];
-  assign \$928  = reads_tile_state_index_0 & tile_state_index_slot[12];
   assign \$929  = reads_mca_control_0 & fixed_threshold[12];
   assign \$930  = reads_mca_status_0 & intensity[9];
   assign \$934  = reads_mca_threshold_0_0 & thresholds__0[12];
@@ -63118,8 +63116,6 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$950  = | { \$949 , \$948 , \$947 , \$946 , \$945 , \$944 , \$943 , \$942 , \$941 , \$940 , \$939 , \$938 , \$937 , \$936 , \$935 , \$934 , \$933 , \$932 , \$931 , \$930 , \$929 , \$928 , \$927 , \$926 , \$925 , \$924 , \$923 , \$922 , \$921 , \$920 , \$919 , \$918 , \$917 , \$916 , \$915 , \$914 , \$913 , \$912 , \$911 , \$910 , \$909 , \$908 , \$907 , \$906 , \$905 , \$904 , \$903 , \$902 , \$901 , \$900 , \$899 , \$898 , \$897  };
   assign \$962  = reads_scratch_0 & scratch_value[13];
   assign \$966  = reads_starvation_limit_0 & starvation_limit[13];
-  assign \$967  = reads_memory_latency_0 & memory_latency[13];
-  assign \$968  = reads_link_latency_0 & link_latency[13];
   assign \$969  = reads_link_interval_0 & link_interval[13];
   assign \$970  = reads_hold_timeout_0 & hold_timeout[13];
   assign \$971  = reads_link_header_interval_0 & link_header_interval[13];
@@ -63127,7 +63123,6 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$975  = reads_error_count_0 & count[13];
   assign \$977  = reads_first_error_address_lo_0 & first[17];
   assign \$980  = reads_first_error_ids_0 & first[62];
-  assign \$982  = reads_tile_state_index_0 & tile_state_index_slot[13];
   assign \$983  = reads_mca_control_0 & fixed_threshold[13];
   assign \$984  = reads_mca_status_0 & intensity[10];
   assign \$988  = reads_mca_threshold_0_0 & thresholds__0[13];
@@ -63145,15 +63140,12 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1004  = | { \$1003 , \$1002 , \$1001 , \$1000 , \$999 , \$998 , \$997 , \$996 , \$995 , \$994 , \$993 , \$992 , \$991 , \$990 , \$989 , \$988 , \$987 , \$986 , \$985 , \$984 , \$983 , \$982 , \$981 , \$980 , \$979 , \$978 , \$977 , \$976 , \$975 , \$974 , \$973 , \$972 , \$971 , \$970 , \$969 , \$968 , \$967 , \$966 , \$965 , \$964 , \$963 , \$962 , \$961 , \$960 , \$959 , \$958 , \$957 , \$956 , \$955 , \$954 , \$953 , \$952 , \$951  };
   assign \$1016  = reads_scratch_0 & scratch_value[14];
   assign \$1020  = reads_starvation_limit_0 & starvation_limit[14];
-  assign \$1021  = reads_memory_latency_0 & memory_latency[14];
-  assign \$1022  = reads_link_latency_0 & link_latency[14];
   assign \$1023  = reads_link_interval_0 & link_interval[14];
   assign \$1024  = reads_hold_timeout_0 & hold_timeout[14];
   assign \$1025  = reads_link_header_interval_0 & link_header_interval[14];
   assign \$1029  = reads_error_count_0 & count[14];
   assign \$1031  = reads_first_error_address_lo_0 & first[18];
   assign \$1034  = reads_first_error_ids_0 & first[63];
-  assign \$1036  = reads_tile_state_index_0 & tile_state_index_slot[14];
   assign \$1037  = reads_mca_control_0 & fixed_threshold[14];
   assign \$1038  = reads_mca_status_0 & intensity[11];
   assign \$1042  = reads_mca_threshold_0_0 & thresholds__0[14];
@@ -63171,15 +63163,12 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1058  = | { \$1057 , \$1056 , \$1055 , \$1054 , \$1053 , \$1052 , \$1051 , \$1050 , \$1049 , \$1048 , \$1047 , \$1046 , \$1045 , \$1044 , \$1043 , \$1042 , \$1041 , \$1040 , \$1039 , \$1038 , \$1037 , \$1036 , \$1035 , \$1034 , \$1033 , \$1032 , \$1031 , \$1030 , \$1029 , \$1028 , \$1027 , \$1026 , \$1025 , \$1024 , \$1023 , \$1022 , \$1021 , \$1020 , \$1019 , \$1018 , \$1017 , \$1016 , \$1015 , \$1014 , \$1013 , \$1012 , \$1011 , \$1010 , \$1009 , \$1008 , \$1007 , \$1006 , \$1005  };
   assign \$1070  = reads_scratch_0 & scratch_value[15];
   assign \$1074  = reads_starvation_limit_0 & starvation_limit[15];
-  assign \$1075  = reads_memory_latency_0 & memory_latency[15];
-  assign \$1076  = reads_link_latency_0 & link_latency[15];
   assign \$1077  = reads_link_interval_0 & link_interval[15];
   assign \$1078  = reads_hold_timeout_0 & hold_timeout[15];
   assign \$1079  = reads_link_header_interval_0 & link_header_interval[15];
   assign \$1083  = reads_error_count_0 & count[15];
   assign \$1085  = reads_first_error_address_lo_0 & first[19];
   assign \$1088  = reads_first_error_ids_0 & first[64];
-  assign \$1090  = reads_tile_state_index_0 & tile_state_index_slot[15];
   assign \$1091  = reads_mca_control_0 & fixed_threshold[15];
   assign \$1092  = reads_mca_status_0 & intensity[12];
   assign \$1096  = reads_mca_threshold_0_0 & thresholds__0[15];
@@ -63460,9 +63449,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   always @(posedge clk)
     starvation_limit <= \$2038 ;
   always @(posedge clk)
-    memory_latency <= \$2039 ;
+    memory_latency_cycles <= \$2039 ;
   always @(posedge clk)
-    link_latency <= \$2040 ;
+    link_latency_cycles <= \$2040 ;
   always @(posedge clk)
     link_interval <= \$2041 ;
   always @(posedge clk)
@@ -63685,8 +63674,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$19812$0 (\$1981 ),
-    .\port$19829$0 (word),
+    .\port$19815$0 (\$1981 ),
+    .\port$19832$0 (word),
     .refused(\refused$141 ),
     .rst(rst),
     .status(status),
@@ -64374,22 +64363,22 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
-    \$2039  = memory_latency;
+    \$2039  = memory_latency_cycles;
     if (written_memory_latency) begin
-      \$2039  = word[15:0];
+      \$2039  = word[9:0];
     end
     if (rst) begin
-      \$2039  = 16'h0000;
+      \$2039  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
-    \$2040  = link_latency;
+    \$2040  = link_latency_cycles;
     if (written_link_latency) begin
-      \$2040  = word[15:0];
+      \$2040  = word[10:0];
     end
     if (rst) begin
-      \$2040  = 16'h0000;
+      \$2040  = 11'h000;
     end
   end
   always @* begin
@@ -64476,10 +64465,10 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
     \$2049  = tile_state_index_slot;
     if (written_tile_state_index) begin
-      \$2049  = word[15:0];
+      \$2049  = word[9:0];
     end
     if (rst) begin
-      \$2049  = 16'h0000;
+      \$2049  = 10'h000;
     end
   end
   always @* begin
@@ -64574,9 +64563,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$68 ) begin end
-    \$2059  = \$112 ;
+    \$2059  = \$112 [3:0];
     if (rst) begin
-      \$2059  = 8'h00;
+      \$2059  = 4'h0;
     end
   end
   always @* begin
@@ -65183,7 +65172,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
       3'h1:
           /* empty */;
       3'h2:
-          \$2128  = tile_state_index_slot[9:0];
+          \$2128  = tile_state_index_slot;
     endcase
     if (rst) begin
       \$2128  = 10'h000;
@@ -65244,9 +65233,9 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \cycle$44  = cycle;
   assign control_policy = policy;
   assign control_hold = hold;
+  assign memory_latency = { 6'h00, memory_latency_cycles };
   assign starvation_limit_cycles = starvation_limit;
-  assign memory_latency_cycles = memory_latency;
-  assign link_latency_cycles = link_latency;
+  assign link_latency = { 5'h00, link_latency_cycles };
   assign link_interval_cycles = link_interval;
   assign link_interval_fraction = link_fraction;
   assign link_header_interval_cycles = link_header_interval;
@@ -65554,7 +65543,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$257  = 1'h0;
   assign \$258  = 1'h0;
   assign \$259  = 1'h0;
-  assign \$261  = reads_map_hash_0;
+  assign \$261  = 1'h0;
   assign \$262  = 1'h0;
   assign \$276  = 1'h0;
   assign \$303  = reads_product_id_0;
@@ -65583,7 +65572,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$365  = 1'h0;
   assign \$366  = 1'h0;
   assign \$367  = 1'h0;
-  assign \$369  = reads_map_hash_0;
+  assign \$369  = 1'h0;
   assign \$370  = 1'h0;
   assign \$371  = 1'h0;
   assign \$384  = 1'h0;
@@ -65599,14 +65588,14 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$419  = 1'h0;
   assign \$420  = 1'h0;
   assign \$421  = 1'h0;
-  assign \$423  = reads_map_hash_0;
+  assign \$423  = 1'h0;
   assign \$424  = 1'h0;
   assign \$425  = 1'h0;
   assign \$438  = 1'h0;
   assign \$441  = 1'h0;
   assign \$465  = reads_product_id_0;
   assign \$466  = 1'h0;
-  assign \$467  = reads_config_hash_0;
+  assign \$467  = 1'h0;
   assign \$468  = 1'h0;
   assign \$469  = reads_cap_tables0_0;
   assign \$470  = reads_cap_tables1_0;
@@ -65615,9 +65604,10 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$473  = reads_cap_dma_0;
   assign \$474  = 1'h0;
   assign \$475  = 1'h0;
-  assign \$477  = reads_map_hash_0;
+  assign \$477  = 1'h0;
   assign \$478  = 1'h0;
   assign \$479  = 1'h0;
+  assign \$486  = 1'h0;
   assign \$490  = 1'h0;
   assign \$492  = 1'h0;
   assign \$495  = 1'h0;
@@ -65632,9 +65622,10 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$527  = 1'h0;
   assign \$528  = 1'h0;
   assign \$529  = 1'h0;
-  assign \$531  = 1'h0;
+  assign \$531  = reads_map_hash_0;
   assign \$532  = 1'h0;
   assign \$533  = 1'h0;
+  assign \$540  = 1'h0;
   assign \$544  = 1'h0;
   assign \$546  = 1'h0;
   assign \$549  = 1'h0;
@@ -65652,12 +65643,13 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$585  = reads_map_hash_0;
   assign \$586  = 1'h0;
   assign \$587  = 1'h0;
+  assign \$594  = 1'h0;
   assign \$598  = 1'h0;
   assign \$600  = 1'h0;
   assign \$603  = 1'h0;
   assign \$627  = 1'h0;
   assign \$628  = 1'h0;
-  assign \$629  = 1'h0;
+  assign \$629  = reads_config_hash_0;
   assign \$630  = 1'h0;
   assign \$631  = reads_cap_tables0_0;
   assign \$632  = 1'h0;
@@ -65669,12 +65661,13 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$639  = reads_map_hash_0;
   assign \$640  = 1'h0;
   assign \$641  = 1'h0;
+  assign \$648  = 1'h0;
   assign \$652  = 1'h0;
   assign \$654  = 1'h0;
   assign \$657  = 1'h0;
   assign \$681  = 1'h0;
   assign \$682  = reads_version_0;
-  assign \$683  = 1'h0;
+  assign \$683  = reads_config_hash_0;
   assign \$684  = 1'h0;
   assign \$685  = reads_cap_tables0_0;
   assign \$686  = 1'h0;
@@ -65702,7 +65695,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$743  = reads_cap_dma_0;
   assign \$744  = 1'h0;
   assign \$745  = reads_cap_latency_0;
-  assign \$747  = reads_map_hash_0;
+  assign \$747  = 1'h0;
   assign \$748  = 1'h0;
   assign \$749  = 1'h0;
   assign \$760  = 1'h0;
@@ -65717,7 +65710,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$779  = 1'h0;
   assign \$789  = 1'h0;
   assign \$790  = 1'h0;
-  assign \$791  = reads_config_hash_0;
+  assign \$791  = 1'h0;
   assign \$792  = 1'h0;
   assign \$793  = 1'h0;
   assign \$794  = 1'h0;
@@ -65729,12 +65722,14 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$801  = reads_map_hash_0;
   assign \$802  = 1'h0;
   assign \$803  = 1'h0;
+  assign \$805  = 1'h0;
   assign \$810  = 1'h0;
   assign \$811  = 1'h0;
   assign \$814  = 1'h0;
   assign \$816  = 1'h0;
   assign \$817  = 1'h0;
   assign \$819  = 1'h0;
+  assign \$820  = 1'h0;
   assign \$822  = 1'h0;
   assign \$823  = 1'h0;
   assign \$824  = 1'h0;
@@ -65754,15 +65749,18 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$851  = reads_cap_dma_0;
   assign \$852  = 1'h0;
   assign \$853  = 1'h0;
-  assign \$855  = reads_map_hash_0;
+  assign \$855  = 1'h0;
   assign \$856  = 1'h0;
   assign \$857  = 1'h0;
+  assign \$859  = 1'h0;
+  assign \$860  = 1'h0;
   assign \$864  = 1'h0;
   assign \$865  = 1'h0;
   assign \$868  = 1'h0;
   assign \$870  = 1'h0;
   assign \$871  = 1'h0;
   assign \$873  = 1'h0;
+  assign \$874  = 1'h0;
   assign \$876  = 1'h0;
   assign \$877  = 1'h0;
   assign \$878  = 1'h0;
@@ -65773,7 +65771,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$887  = 1'h0;
   assign \$897  = 1'h0;
   assign \$898  = 1'h0;
-  assign \$899  = 1'h0;
+  assign \$899  = reads_config_hash_0;
   assign \$900  = 1'h0;
   assign \$901  = 1'h0;
   assign \$902  = 1'h0;
@@ -65785,12 +65783,15 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$909  = 1'h0;
   assign \$910  = reads_cap_queues_0;
   assign \$911  = 1'h0;
+  assign \$913  = 1'h0;
+  assign \$914  = 1'h0;
   assign \$918  = 1'h0;
   assign \$919  = 1'h0;
   assign \$922  = 1'h0;
   assign \$924  = 1'h0;
   assign \$925  = 1'h0;
   assign \$927  = 1'h0;
+  assign \$928  = 1'h0;
   assign \$931  = 1'h0;
   assign \$932  = 1'h0;
   assign \$933  = 1'h0;
@@ -65800,7 +65801,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$941  = 1'h0;
   assign \$951  = 1'h0;
   assign \$952  = 1'h0;
-  assign \$953  = reads_config_hash_0;
+  assign \$953  = 1'h0;
   assign \$954  = reads_cap_widths_0;
   assign \$955  = 1'h0;
   assign \$956  = 1'h0;
@@ -65812,12 +65813,15 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$963  = 1'h0;
   assign \$964  = reads_cap_queues_0;
   assign \$965  = 1'h0;
+  assign \$967  = 1'h0;
+  assign \$968  = 1'h0;
   assign \$972  = 1'h0;
   assign \$973  = 1'h0;
   assign \$976  = 1'h0;
   assign \$978  = 1'h0;
   assign \$979  = 1'h0;
   assign \$981  = 1'h0;
+  assign \$982  = 1'h0;
   assign \$985  = 1'h0;
   assign \$986  = 1'h0;
   assign \$987  = 1'h0;
@@ -65839,6 +65843,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1017  = 1'h0;
   assign \$1018  = reads_cap_queues_0;
   assign \$1019  = 1'h0;
+  assign \$1021  = 1'h0;
+  assign \$1022  = 1'h0;
   assign \$1026  = 1'h0;
   assign \$1027  = 1'h0;
   assign \$1028  = 1'h0;
@@ -65846,6 +65852,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1032  = 1'h0;
   assign \$1033  = 1'h0;
   assign \$1035  = 1'h0;
+  assign \$1036  = 1'h0;
   assign \$1039  = 1'h0;
   assign \$1040  = 1'h0;
   assign \$1041  = 1'h0;
@@ -65855,7 +65862,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1049  = 1'h0;
   assign \$1059  = 1'h0;
   assign \$1060  = 1'h0;
-  assign \$1061  = 1'h0;
+  assign \$1061  = reads_config_hash_0;
   assign \$1062  = 1'h0;
   assign \$1063  = 1'h0;
   assign \$1064  = 1'h0;
@@ -65867,6 +65874,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1071  = reads_map_hash_0;
   assign \$1072  = reads_cap_queues_0;
   assign \$1073  = 1'h0;
+  assign \$1075  = 1'h0;
+  assign \$1076  = 1'h0;
   assign \$1080  = 1'h0;
   assign \$1081  = 1'h0;
   assign \$1082  = 1'h0;
@@ -65874,6 +65883,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1086  = 1'h0;
   assign \$1087  = 1'h0;
   assign \$1089  = 1'h0;
+  assign \$1090  = 1'h0;
   assign \$1093  = 1'h0;
   assign \$1094  = 1'h0;
   assign \$1095  = 1'h0;
@@ -65892,7 +65902,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1121  = 1'h0;
   assign \$1122  = 1'h0;
   assign \$1123  = 1'h0;
-  assign \$1125  = 1'h0;
+  assign \$1125  = reads_map_hash_0;
   assign \$1126  = 1'h0;
   assign \$1127  = 1'h0;
   assign \$1128  = 1'h0;
@@ -65927,7 +65937,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1175  = 1'h0;
   assign \$1176  = 1'h0;
   assign \$1177  = 1'h0;
-  assign \$1179  = reads_map_hash_0;
+  assign \$1179  = 1'h0;
   assign \$1180  = 1'h0;
   assign \$1181  = 1'h0;
   assign \$1182  = 1'h0;
@@ -65971,7 +65981,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1229  = 1'h0;
   assign \$1230  = 1'h0;
   assign \$1231  = 1'h0;
-  assign \$1233  = reads_map_hash_0;
+  assign \$1233  = 1'h0;
   assign \$1234  = 1'h0;
   assign \$1235  = 1'h0;
   assign \$1236  = 1'h0;
@@ -66007,7 +66017,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1273  = 1'h0;
   assign \$1275  = 1'h0;
   assign \$1276  = 1'h0;
-  assign \$1277  = 1'h0;
+  assign \$1277  = reads_config_hash_0;
   assign \$1278  = reads_cap_widths_0;
   assign \$1279  = reads_cap_tables0_0;
   assign \$1280  = 1'h0;
@@ -66016,7 +66026,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1283  = 1'h0;
   assign \$1284  = 1'h0;
   assign \$1285  = 1'h0;
-  assign \$1287  = reads_map_hash_0;
+  assign \$1287  = 1'h0;
   assign \$1288  = 1'h0;
   assign \$1289  = 1'h0;
   assign \$1290  = 1'h0;
@@ -66053,7 +66063,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1327  = 1'h0;
   assign \$1329  = reads_product_id_0;
   assign \$1330  = 1'h0;
-  assign \$1331  = 1'h0;
+  assign \$1331  = reads_config_hash_0;
   assign \$1332  = 1'h0;
   assign \$1333  = reads_cap_tables0_0;
   assign \$1334  = 1'h0;
@@ -66062,7 +66072,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1337  = 1'h0;
   assign \$1338  = 1'h0;
   assign \$1339  = 1'h0;
-  assign \$1341  = reads_map_hash_0;
+  assign \$1341  = 1'h0;
   assign \$1342  = 1'h0;
   assign \$1343  = 1'h0;
   assign \$1344  = 1'h0;
@@ -66108,7 +66118,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1391  = 1'h0;
   assign \$1392  = 1'h0;
   assign \$1393  = 1'h0;
-  assign \$1395  = 1'h0;
+  assign \$1395  = reads_map_hash_0;
   assign \$1396  = 1'h0;
   assign \$1397  = 1'h0;
   assign \$1398  = 1'h0;
@@ -66145,7 +66155,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1435  = 1'h0;
   assign \$1437  = 1'h0;
   assign \$1438  = 1'h0;
-  assign \$1439  = reads_config_hash_0;
+  assign \$1439  = 1'h0;
   assign \$1440  = reads_cap_widths_0;
   assign \$1441  = reads_cap_tables0_0;
   assign \$1442  = 1'h0;
@@ -66192,7 +66202,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1491  = 1'h0;
   assign \$1492  = 1'h0;
   assign \$1493  = 1'h0;
-  assign \$1494  = 1'h0;
+  assign \$1494  = reads_cap_widths_0;
   assign \$1495  = reads_cap_tables0_0;
   assign \$1496  = 1'h0;
   assign \$1497  = 1'h0;
@@ -66246,7 +66256,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1553  = 1'h0;
   assign \$1554  = 1'h0;
   assign \$1555  = 1'h0;
-  assign \$1557  = 1'h0;
+  assign \$1557  = reads_map_hash_0;
   assign \$1558  = reads_cap_queues_0;
   assign \$1559  = 1'h0;
   assign \$1560  = 1'h0;
@@ -66292,7 +66302,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1607  = 1'h0;
   assign \$1608  = 1'h0;
   assign \$1609  = 1'h0;
-  assign \$1611  = reads_map_hash_0;
+  assign \$1611  = 1'h0;
   assign \$1612  = reads_cap_queues_0;
   assign \$1613  = 1'h0;
   assign \$1614  = 1'h0;
@@ -66329,7 +66339,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1651  = 1'h0;
   assign \$1653  = reads_product_id_0;
   assign \$1654  = 1'h0;
-  assign \$1655  = reads_config_hash_0;
+  assign \$1655  = 1'h0;
   assign \$1656  = 1'h0;
   assign \$1657  = 1'h0;
   assign \$1658  = 1'h0;
@@ -66338,7 +66348,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1661  = 1'h0;
   assign \$1662  = 1'h0;
   assign \$1663  = reads_cap_latency_0;
-  assign \$1665  = reads_map_hash_0;
+  assign \$1665  = 1'h0;
   assign \$1666  = 1'h0;
   assign \$1667  = 1'h0;
   assign \$1668  = 1'h0;
@@ -66375,11 +66385,11 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1705  = 1'h0;
   assign \$1707  = 1'h0;
   assign \$1708  = 1'h0;
-  assign \$1709  = reads_config_hash_0;
+  assign \$1709  = 1'h0;
   assign \$1710  = 1'h0;
   assign \$1711  = 1'h0;
   assign \$1712  = 1'h0;
-  assign \$1713  = 1'h0;
+  assign \$1713  = reads_cap_tracker_0;
   assign \$1714  = 1'h0;
   assign \$1715  = 1'h0;
   assign \$1716  = 1'h0;
@@ -66425,12 +66435,12 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1764  = reads_cap_widths_0;
   assign \$1765  = 1'h0;
   assign \$1766  = 1'h0;
-  assign \$1767  = 1'h0;
+  assign \$1767  = reads_cap_tracker_0;
   assign \$1768  = 1'h0;
   assign \$1769  = 1'h0;
   assign \$1770  = 1'h0;
   assign \$1771  = 1'h0;
-  assign \$1773  = 1'h0;
+  assign \$1773  = reads_map_hash_0;
   assign \$1774  = 1'h0;
   assign \$1775  = 1'h0;
   assign \$1776  = 1'h0;
@@ -66467,7 +66477,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1813  = 1'h0;
   assign \$1815  = 1'h0;
   assign \$1816  = 1'h0;
-  assign \$1817  = 1'h0;
+  assign \$1817  = reads_config_hash_0;
   assign \$1818  = 1'h0;
   assign \$1819  = 1'h0;
   assign \$1820  = 1'h0;
@@ -66476,7 +66486,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1823  = 1'h0;
   assign \$1824  = 1'h0;
   assign \$1825  = 1'h0;
-  assign \$1827  = reads_map_hash_0;
+  assign \$1827  = 1'h0;
   assign \$1828  = 1'h0;
   assign \$1829  = 1'h0;
   assign \$1830  = 1'h0;
@@ -66559,7 +66569,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1921  = 1'h0;
   assign \$1923  = 1'h0;
   assign \$1924  = 1'h0;
-  assign \$1925  = reads_config_hash_0;
+  assign \$1925  = 1'h0;
   assign \$1926  = 1'h0;
   assign \$1927  = 1'h0;
   assign \$1928  = 1'h0;
@@ -66568,7 +66578,7 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
   assign \$1931  = 1'h0;
   assign \$1932  = 1'h0;
   assign \$1933  = 1'h0;
-  assign \$1935  = 1'h0;
+  assign \$1935  = reads_map_hash_0;
   assign \$1936  = 1'h0;
   assign \$1937  = 1'h0;
   assign \$1938  = 1'h0;
@@ -69500,7 +69510,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   assign stage_0[0] = 1'h1;
 endmodule
 
-module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \port$19829$0 , refused, table__valid, table__payload, i__ready, clk);
+module \t3_node_axi.registers.guard (rst, status, \port$19815$0 , i__valid, \port$19832$0 , refused, table__valid, table__payload, i__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$71 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$71 <= 1'b0;
   wire \$1 ;
@@ -69887,10 +69897,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
   wire [17:0] \own.end ;
   wire [17:0] \own.first ;
   wire [3:0] place;
-  input [22:0] \port$19812$0 ;
-  wire [22:0] \port$19812$0 ;
-  input [31:0] \port$19829$0 ;
-  wire [31:0] \port$19829$0 ;
+  input [22:0] \port$19815$0 ;
+  wire [22:0] \port$19815$0 ;
+  input [31:0] \port$19832$0 ;
+  wire [31:0] \port$19832$0 ;
   reg [36:0] range_ = 37'h0000000000;
   wire \range_.any ;
   wire [17:0] \range_.end ;
@@ -70016,14 +70026,14 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
 `endif
   always @(posedge clk) begin
     if (\write__en$30 )
-      owners_region[\port$19812$0 [6:3]] <= \port$19829$0 [16:14];
+      owners_region[\port$19815$0 [6:3]] <= \port$19832$0 [16:14];
   end
   reg [2:0] _2_;
 `ifndef SYNTHESIS
   initial _2_ = 0;
 `endif
   always @(posedge clk) begin
-    _2_ <= owners_region[\port$19812$0 [6:3]];
+    _2_ <= owners_region[\port$19815$0 [6:3]];
   end
   assign \read__data$41  = _2_;
   reg [2:0] owners_route [7:0];
@@ -70033,14 +70043,14 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
 `endif
   always @(posedge clk) begin
     if (\write__en$33 )
-      owners_route[\port$19812$0 [5:3]] <= \port$19829$0 [14:12];
+      owners_route[\port$19815$0 [5:3]] <= \port$19832$0 [14:12];
   end
   reg [2:0] _3_;
 `ifndef SYNTHESIS
   initial _3_ = 0;
 `endif
   always @(posedge clk) begin
-    _3_ <= owners_route[\port$19812$0 [5:3]];
+    _3_ <= owners_route[\port$19815$0 [5:3]];
   end
   assign \read__data$42  = _3_;
   assign \$1  = status[0] | status[3];
@@ -70050,7 +70060,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
   assign \$5  = known_firsts >> { \$298 , now[6:5] };
   assign \$6  = known_counts >> { \$298 , now[6:5] };
   assign \$7  = now[4:2] == 2'h3;
-  assign \$8  = \port$19812$0 [2:0] == 2'h3;
+  assign \$8  = \port$19815$0 [2:0] == 2'h3;
   assign \$9  = \$8  ? 1'h1 : 1'h0;
   assign \$10  = now[6:5] + 1'h1;
   assign \$11  = now[0] & command;
@@ -70061,7 +70071,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
   assign \$16  = came[0] & \$15 ;
   assign \$17  = busy >> came[4:2];
   assign \$18  = \$16  & \$17 ;
-  assign \$19  = came[4:2] == \port$19812$0 [10:3];
+  assign \$19  = came[4:2] == \port$19815$0 [10:3];
   assign \$20  = command & \$19 ;
   assign \$21  = ~ \$20 ;
   assign \$22  = \$18  & \$21 ;
@@ -70073,10 +70083,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
   assign \$28  = ~ command;
   assign \$29  = came[1] & \$28 ;
   assign \$30  = is_known_first ? \read__data$23  : 17'h00000;
-  assign \$31  = \$29  ? { 1'h0, \port$19812$0 [18:3] } : \$30 ;
+  assign \$31  = \$29  ? { 1'h0, \port$19815$0 [18:3] } : \$30 ;
   assign \$32  = ~ command;
   assign \$33  = came[1] & \$32 ;
-  assign \$34  = \port$19812$0 [18:3] + 1'h1;
+  assign \$34  = \port$19815$0 [18:3] + 1'h1;
   assign \$35  = is_known_first ? \read__data$23  : 17'h00000;
   assign \$36  = is_known_count ? read__data : 17'h00000;
   assign \$37  = \$35  + \$36 ;
@@ -70088,196 +70098,196 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
   assign \$43  = own[18:1] < range_[36:19];
   assign \$44  = \$42  & \$43 ;
   assign \$45  = beyond | \$44 ;
-  assign \$46  = \port$19812$0 [2:0] == 1'h1;
-  assign \$47  = used_region >> \port$19812$0 [6:3];
+  assign \$46  = \port$19815$0 [2:0] == 1'h1;
+  assign \$47  = used_region >> \port$19815$0 [6:3];
   assign \$48  = \$46  & \$47 ;
-  assign \$49  = \port$19829$0 [0] & \port$19829$0 [6];
-  assign \$50  = \port$19812$0 [2:0] == 2'h2;
-  assign \$51  = used_route >> \port$19812$0 [5:3];
+  assign \$49  = \port$19832$0 [0] & \port$19832$0 [6];
+  assign \$50  = \port$19815$0 [2:0] == 2'h2;
+  assign \$51  = used_route >> \port$19815$0 [5:3];
   assign \$52  = \$50  & \$51 ;
-  assign \$53  = ! \port$19812$0 [2:0];
-  assign \$54  = \port$19812$0 [18:3] >= 3'h4;
-  assign \$55  = \port$19812$0 [22:19] >= 4'h8;
+  assign \$53  = ! \port$19815$0 [2:0];
+  assign \$54  = \port$19815$0 [18:3] >= 3'h4;
+  assign \$55  = \port$19815$0 [22:19] >= 4'h8;
   assign \$56  = \$54  | \$55 ;
   assign \$57  = \$53  & \$56 ;
-  assign \$58  = \port$19812$0 [2:0] == 1'h1;
-  assign \$59  = \port$19812$0 [18:3] >= 5'h10;
-  assign \$60  = \port$19812$0 [22:19] >= 4'ha;
+  assign \$58  = \port$19815$0 [2:0] == 1'h1;
+  assign \$59  = \port$19815$0 [18:3] >= 5'h10;
+  assign \$60  = \port$19815$0 [22:19] >= 4'ha;
   assign \$61  = \$59  | \$60 ;
   assign \$62  = \$58  & \$61 ;
-  assign \$63  = \port$19812$0 [2:0] == 2'h2;
-  assign \$64  = \port$19812$0 [18:3] >= 4'h8;
-  assign \$65  = \port$19812$0 [22:19] >= 4'ha;
+  assign \$63  = \port$19815$0 [2:0] == 2'h2;
+  assign \$64  = \port$19815$0 [18:3] >= 4'h8;
+  assign \$65  = \port$19815$0 [22:19] >= 4'ha;
   assign \$66  = \$64  | \$65 ;
   assign \$67  = \$63  & \$66 ;
-  assign \$68  = \port$19812$0 [2:0] == 2'h3;
-  assign \$69  = \port$19812$0 [18:3] >= 11'h400;
-  assign \$70  = \port$19812$0 [22:19] >= 2'h2;
+  assign \$68  = \port$19815$0 [2:0] == 2'h3;
+  assign \$69  = \port$19815$0 [18:3] >= 11'h400;
+  assign \$70  = \port$19815$0 [22:19] >= 2'h2;
   assign \$71  = \$69  | \$70 ;
   assign \$72  = \$68  & \$71 ;
-  assign \$73  = \port$19812$0 [2:0] == 3'h4;
-  assign \$74  = \port$19812$0 [18:3] >= 11'h400;
-  assign \$75  = \port$19812$0 [22:19] >= 3'h4;
+  assign \$73  = \port$19815$0 [2:0] == 3'h4;
+  assign \$74  = \port$19815$0 [18:3] >= 11'h400;
+  assign \$75  = \port$19815$0 [22:19] >= 3'h4;
   assign \$76  = \$74  | \$75 ;
   assign \$77  = \$73  & \$76 ;
-  assign \$78  = ! \port$19812$0 [2:0];
-  assign \$79  = \port$19812$0 [22:19] == 1'h1;
+  assign \$78  = ! \port$19815$0 [2:0];
+  assign \$79  = \port$19815$0 [22:19] == 1'h1;
   assign \$80  = \$78  & \$79 ;
-  assign \$81  = \port$19829$0 [15:0] > 10'h3ff;
+  assign \$81  = \port$19832$0 [15:0] > 10'h3ff;
   assign \$82  = \$80  & \$81 ;
-  assign \$83  = ! \port$19812$0 [2:0];
-  assign \$84  = \port$19812$0 [22:19] == 2'h2;
+  assign \$83  = ! \port$19815$0 [2:0];
+  assign \$84  = \port$19815$0 [22:19] == 2'h2;
   assign \$85  = \$83  & \$84 ;
-  assign \$86  = \port$19829$0 [16:0] > 11'h400;
+  assign \$86  = \port$19832$0 [16:0] > 11'h400;
   assign \$87  = \$85  & \$86 ;
-  assign \$88  = ! \port$19812$0 [2:0];
-  assign \$89  = \port$19812$0 [22:19] == 2'h3;
+  assign \$88  = ! \port$19815$0 [2:0];
+  assign \$89  = \port$19815$0 [22:19] == 2'h3;
   assign \$90  = \$88  & \$89 ;
-  assign \$91  = \port$19829$0 [15:0] > 10'h3ff;
+  assign \$91  = \port$19832$0 [15:0] > 10'h3ff;
   assign \$92  = \$90  & \$91 ;
-  assign \$93  = ! \port$19812$0 [2:0];
-  assign \$94  = \port$19812$0 [22:19] == 3'h4;
+  assign \$93  = ! \port$19815$0 [2:0];
+  assign \$94  = \port$19815$0 [22:19] == 3'h4;
   assign \$95  = \$93  & \$94 ;
-  assign \$96  = \port$19829$0 [16:0] > 11'h400;
+  assign \$96  = \port$19832$0 [16:0] > 11'h400;
   assign \$97  = \$95  & \$96 ;
-  assign \$98  = ! \port$19812$0 [2:0];
-  assign \$99  = \port$19812$0 [22:19] == 3'h6;
+  assign \$98  = ! \port$19815$0 [2:0];
+  assign \$99  = \port$19815$0 [22:19] == 3'h6;
   assign \$100  = \$98  & \$99 ;
-  assign \$101  = \port$19829$0  > 16'hffff;
+  assign \$101  = \port$19832$0  > 16'hffff;
   assign \$102  = \$100  & \$101 ;
-  assign \$103  = ! \port$19812$0 [2:0];
-  assign \$104  = \port$19812$0 [22:19] == 3'h7;
+  assign \$103  = ! \port$19815$0 [2:0];
+  assign \$104  = \port$19815$0 [22:19] == 3'h7;
   assign \$105  = \$103  & \$104 ;
-  assign \$106  = \port$19829$0  > 17'h10000;
+  assign \$106  = \port$19832$0  > 17'h10000;
   assign \$107  = \$105  & \$106 ;
-  assign \$108  = \port$19812$0 [2:0] == 1'h1;
-  assign \$109  = \port$19812$0 [22:19] == 1'h1;
+  assign \$108  = \port$19815$0 [2:0] == 1'h1;
+  assign \$109  = \port$19815$0 [22:19] == 1'h1;
   assign \$110  = \$108  & \$109 ;
-  assign \$114  = \port$19812$0 [2:0] == 1'h1;
-  assign \$115  = \port$19812$0 [22:19] == 2'h2;
+  assign \$114  = \port$19815$0 [2:0] == 1'h1;
+  assign \$115  = \port$19815$0 [22:19] == 2'h2;
   assign \$116  = \$114  & \$115 ;
   assign \$118  = | \$117 ;
   assign \$119  = \$116  & \$118 ;
-  assign \$120  = \port$19812$0 [2:0] == 1'h1;
-  assign \$121  = \port$19812$0 [22:19] == 2'h3;
+  assign \$120  = \port$19815$0 [2:0] == 1'h1;
+  assign \$121  = \port$19815$0 [22:19] == 2'h3;
   assign \$122  = \$120  & \$121 ;
-  assign \$126  = \port$19812$0 [2:0] == 1'h1;
-  assign \$127  = \port$19812$0 [22:19] == 3'h4;
+  assign \$126  = \port$19815$0 [2:0] == 1'h1;
+  assign \$127  = \port$19815$0 [22:19] == 3'h4;
   assign \$128  = \$126  & \$127 ;
   assign \$130  = | \$129 ;
   assign \$131  = \$128  & \$130 ;
-  assign \$132  = \port$19812$0 [2:0] == 1'h1;
-  assign \$133  = \port$19812$0 [22:19] == 3'h5;
+  assign \$132  = \port$19815$0 [2:0] == 1'h1;
+  assign \$133  = \port$19815$0 [22:19] == 3'h5;
   assign \$134  = \$132  & \$133 ;
-  assign \$135  = \port$19829$0 [15:0] > 10'h3ff;
+  assign \$135  = \port$19832$0 [15:0] > 10'h3ff;
   assign \$136  = \$134  & \$135 ;
-  assign \$137  = \port$19812$0 [2:0] == 1'h1;
-  assign \$138  = ! \port$19812$0 [22:19];
+  assign \$137  = \port$19815$0 [2:0] == 1'h1;
+  assign \$138  = ! \port$19815$0 [22:19];
   assign \$139  = \$137  & \$138 ;
-  assign \$140  = \port$19829$0 [16:14] > 2'h3;
+  assign \$140  = \port$19832$0 [16:14] > 2'h3;
   assign \$141  = \$139  & \$140 ;
-  assign \$142  = \port$19812$0 [2:0] == 2'h2;
-  assign \$143  = \port$19812$0 [22:19] == 1'h1;
+  assign \$142  = \port$19815$0 [2:0] == 2'h2;
+  assign \$143  = \port$19815$0 [22:19] == 1'h1;
   assign \$144  = \$142  & \$143 ;
-  assign \$148  = \port$19812$0 [2:0] == 2'h2;
-  assign \$149  = \port$19812$0 [22:19] == 2'h2;
+  assign \$148  = \port$19815$0 [2:0] == 2'h2;
+  assign \$149  = \port$19815$0 [22:19] == 2'h2;
   assign \$150  = \$148  & \$149 ;
   assign \$152  = | \$151 ;
   assign \$153  = \$150  & \$152 ;
-  assign \$154  = \port$19812$0 [2:0] == 2'h2;
-  assign \$155  = \port$19812$0 [22:19] == 2'h3;
+  assign \$154  = \port$19815$0 [2:0] == 2'h2;
+  assign \$155  = \port$19815$0 [22:19] == 2'h3;
   assign \$156  = \$154  & \$155 ;
-  assign \$160  = \port$19812$0 [2:0] == 2'h2;
-  assign \$161  = \port$19812$0 [22:19] == 3'h4;
+  assign \$160  = \port$19815$0 [2:0] == 2'h2;
+  assign \$161  = \port$19815$0 [22:19] == 3'h4;
   assign \$162  = \$160  & \$161 ;
   assign \$164  = | \$163 ;
   assign \$165  = \$162  & \$164 ;
-  assign \$166  = \port$19812$0 [2:0] == 2'h2;
-  assign \$167  = \port$19812$0 [22:19] == 3'h7;
+  assign \$166  = \port$19815$0 [2:0] == 2'h2;
+  assign \$167  = \port$19815$0 [22:19] == 3'h7;
   assign \$168  = \$166  & \$167 ;
-  assign \$172  = \port$19812$0 [2:0] == 2'h2;
-  assign \$173  = \port$19812$0 [22:19] == 4'h8;
+  assign \$172  = \port$19815$0 [2:0] == 2'h2;
+  assign \$173  = \port$19815$0 [22:19] == 4'h8;
   assign \$174  = \$172  & \$173 ;
   assign \$176  = | \$175 ;
   assign \$177  = \$174  & \$176 ;
-  assign \$178  = \port$19812$0 [2:0] == 2'h2;
-  assign \$179  = ! \port$19812$0 [22:19];
+  assign \$178  = \port$19815$0 [2:0] == 2'h2;
+  assign \$179  = ! \port$19815$0 [22:19];
   assign \$180  = \$178  & \$179 ;
-  assign \$181  = \port$19829$0 [14:12] > 2'h3;
+  assign \$181  = \port$19832$0 [14:12] > 2'h3;
   assign \$182  = \$180  & \$181 ;
-  assign \$183  = \port$19812$0 [2:0] == 2'h3;
-  assign \$184  = ! \port$19812$0 [22:19];
+  assign \$183  = \port$19815$0 [2:0] == 2'h3;
+  assign \$184  = ! \port$19815$0 [22:19];
   assign \$185  = \$183  & \$184 ;
-  assign \$186  = \port$19829$0 [19:16] > 3'h7;
+  assign \$186  = \port$19832$0 [19:16] > 3'h7;
   assign \$187  = \$185  & \$186 ;
-  assign \$188  = \port$19812$0 [2:0] == 2'h3;
-  assign \$189  = ! \port$19812$0 [22:19];
+  assign \$188  = \port$19815$0 [2:0] == 2'h3;
+  assign \$189  = ! \port$19815$0 [22:19];
   assign \$190  = \$188  & \$189 ;
-  assign \$191  = \port$19829$0 [22:20] > 2'h3;
+  assign \$191  = \port$19832$0 [22:20] > 2'h3;
   assign \$192  = \$190  & \$191 ;
-  assign \$193  = \port$19812$0 [2:0] == 2'h3;
-  assign \$194  = \port$19812$0 [22:19] == 1'h1;
+  assign \$193  = \port$19815$0 [2:0] == 2'h3;
+  assign \$194  = \port$19815$0 [22:19] == 1'h1;
   assign \$195  = \$193  & \$194 ;
-  assign \$196  = \port$19829$0 [15:0] > 10'h3ff;
+  assign \$196  = \port$19832$0 [15:0] > 10'h3ff;
   assign \$197  = \$195  & \$196 ;
-  assign \$198  = \port$19812$0 [2:0] == 2'h3;
-  assign \$199  = \port$19812$0 [22:19] == 1'h1;
+  assign \$198  = \port$19815$0 [2:0] == 2'h3;
+  assign \$199  = \port$19815$0 [22:19] == 1'h1;
   assign \$200  = \$198  & \$199 ;
-  assign \$201  = \port$19829$0 [31:16] > 10'h3ff;
+  assign \$201  = \port$19832$0 [31:16] > 10'h3ff;
   assign \$202  = \$200  & \$201 ;
-  assign \$203  = \port$19812$0 [2:0] == 3'h4;
-  assign \$204  = \port$19812$0 [22:19] == 1'h1;
+  assign \$203  = \port$19815$0 [2:0] == 3'h4;
+  assign \$204  = \port$19815$0 [22:19] == 1'h1;
   assign \$205  = \$203  & \$204 ;
-  assign \$206  = \port$19829$0 [15:0] > 10'h3ff;
-  assign \$207  = \port$19829$0 [15:0] != 16'hffff;
+  assign \$206  = \port$19832$0 [15:0] > 10'h3ff;
+  assign \$207  = \port$19832$0 [15:0] != 16'hffff;
   assign \$208  = \$206  & \$207 ;
   assign \$209  = \$205  & \$208 ;
-  assign \$210  = \port$19812$0 [2:0] == 3'h4;
-  assign \$211  = ! \port$19812$0 [22:19];
+  assign \$210  = \port$19815$0 [2:0] == 3'h4;
+  assign \$211  = ! \port$19815$0 [22:19];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$19829$0 [31:24] > 3'h7;
+  assign \$213  = \port$19832$0 [31:24] > 3'h7;
   assign \$214  = \$212  & \$213 ;
-  assign \$215  = \port$19812$0 [2:0] == 2'h3;
-  assign \$216  = \port$19812$0 [22:19] == 1'h1;
+  assign \$215  = \port$19815$0 [2:0] == 2'h3;
+  assign \$216  = \port$19815$0 [22:19] == 1'h1;
   assign \$217  = \$215  & \$216 ;
-  assign \$218  = \port$19829$0 [15:0] + \port$19829$0 [31:16];
+  assign \$218  = \port$19832$0 [15:0] + \port$19832$0 [31:16];
   assign \$219  = \$218  >= 11'h400;
   assign \$220  = \$217  & \$219 ;
-  assign \$221  = command & \port$19829$0 [0];
-  assign \$222  = \$221  & \port$19829$0 [1];
-  assign \$223  = command & \port$19829$0 [0];
-  assign \$224  = busy >> \port$19812$0 [5:3];
+  assign \$221  = command & \port$19832$0 [0];
+  assign \$222  = \$221  & \port$19832$0 [1];
+  assign \$223  = command & \port$19832$0 [0];
+  assign \$224  = busy >> \port$19815$0 [5:3];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = command & \port$19829$0 [1];
-  assign \$227  = clearing >> \port$19812$0 [5:3];
+  assign \$226  = command & \port$19832$0 [1];
+  assign \$227  = clearing >> \port$19815$0 [5:3];
   assign \$228  = \$226  & \$227 ;
-  assign \$229  = ! \port$19812$0 [2:0];
+  assign \$229  = ! \port$19815$0 [2:0];
   assign \$230  = ~ command;
   assign \$231  = \$229  & \$230 ;
-  assign \$232  = busy >> \port$19812$0 [5:3];
+  assign \$232  = busy >> \port$19815$0 [5:3];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$19812$0 [2:0] == 1'h1;
-  assign \$235  = ! \port$19812$0 [22:19];
+  assign \$234  = \port$19815$0 [2:0] == 1'h1;
+  assign \$235  = ! \port$19815$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$237  = \port$19829$0 [0] & \port$19829$0 [6];
+  assign \$237  = \port$19832$0 [0] & \port$19832$0 [6];
   assign \$238  = \$236  & \$237 ;
-  assign \$239  = busy >> \port$19829$0 [16:14];
+  assign \$239  = busy >> \port$19832$0 [16:14];
   assign \$240  = \$238  & \$239 ;
-  assign \$241  = \port$19812$0 [2:0] == 2'h2;
-  assign \$242  = ! \port$19812$0 [22:19];
+  assign \$241  = \port$19815$0 [2:0] == 2'h2;
+  assign \$242  = ! \port$19815$0 [22:19];
   assign \$243  = \$241  & \$242 ;
-  assign \$245  = busy >> \port$19829$0 [14:12];
+  assign \$245  = busy >> \port$19832$0 [14:12];
   assign \$246  = \$244  & \$245 ;
-  assign \$247  = \port$19829$0 [0] | \port$19829$0 [1];
+  assign \$247  = \port$19832$0 [0] | \port$19832$0 [1];
   assign \$248  = command & \$247 ;
-  assign \$249  = ~ \port$19829$0 [0];
+  assign \$249  = ~ \port$19832$0 [0];
   assign \$250  = command & \$249 ;
-  assign \$251  = ~ \port$19829$0 [1];
+  assign \$251  = ~ \port$19832$0 [1];
   assign \$252  = \$250  & \$251 ;
-  assign \$253  = \port$19829$0 [0] | \port$19829$0 [1];
+  assign \$253  = \port$19832$0 [0] | \port$19832$0 [1];
   assign \$254  = command & \$253 ;
-  assign \$255  = \port$19812$0 [2:0] == 3'h4;
-  assign \$256  = \port$19812$0 [2:0] == 2'h3;
+  assign \$255  = \port$19815$0 [2:0] == 3'h4;
+  assign \$256  = \port$19815$0 [2:0] == 2'h3;
   assign \$257  = \$255  | \$256 ;
   assign \$258  = | busy;
   assign \$259  = \$257  & \$258 ;
@@ -70298,38 +70308,38 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
   assign \$275  = settle == 1'h1;
   assign \$276  = ~ is_idle;
   assign \$277  = act & \$276 ;
-  assign \$278  = ! \port$19812$0 [2:0];
-  assign \$279  = ! \port$19812$0 [22:19];
+  assign \$278  = ! \port$19815$0 [2:0];
+  assign \$279  = ! \port$19815$0 [22:19];
   assign command = \$278  & \$279 ;
-  assign \$280  = ! \port$19812$0 [2:0];
-  assign \$281  = \port$19812$0 [22:19] == 1'h1;
+  assign \$280  = ! \port$19815$0 [2:0];
+  assign \$281  = \port$19815$0 [22:19] == 1'h1;
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$19812$0 [2:0];
-  assign \$284  = \port$19812$0 [22:19] == 2'h3;
+  assign \$283  = ! \port$19815$0 [2:0];
+  assign \$284  = \port$19815$0 [22:19] == 2'h3;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$19812$0 [2:0];
-  assign \$287  = \port$19812$0 [22:19] == 3'h6;
+  assign \$286  = ! \port$19815$0 [2:0];
+  assign \$287  = \port$19815$0 [22:19] == 3'h6;
   assign \$288  = \$286  & \$287 ;
-  assign \$289  = ! \port$19812$0 [2:0];
-  assign \$290  = \port$19812$0 [22:19] == 2'h2;
+  assign \$289  = ! \port$19815$0 [2:0];
+  assign \$290  = \port$19815$0 [22:19] == 2'h2;
   assign \$291  = \$289  & \$290 ;
-  assign \$292  = ! \port$19812$0 [2:0];
-  assign \$293  = \port$19812$0 [22:19] == 3'h4;
+  assign \$292  = ! \port$19815$0 [2:0];
+  assign \$293  = \port$19815$0 [22:19] == 3'h4;
   assign \$294  = \$292  & \$293 ;
-  assign \$295  = ! \port$19812$0 [2:0];
-  assign \$296  = \port$19812$0 [22:19] == 3'h7;
+  assign \$295  = ! \port$19815$0 [2:0];
+  assign \$296  = \port$19815$0 [22:19] == 3'h7;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = now[1] ? \port$19812$0 [4:3] : now[3:2];
+  assign \$298  = now[1] ? \port$19815$0 [4:3] : now[3:2];
   assign \$299  = ranged[0] & ranged[1];
   assign \$300  = \$299  & command;
   assign \$301  = range_[36:19] > size;
   assign beyond = \$300  & \$301 ;
-  assign \$302  = \port$19812$0 [2:0] == 1'h1;
-  assign \$303  = ! \port$19812$0 [22:19];
+  assign \$302  = \port$19815$0 [2:0] == 1'h1;
+  assign \$303  = ! \port$19815$0 [22:19];
   assign \$304  = \$302  & \$303 ;
   assign \write__en$30  = act & \$304 ;
-  assign \$305  = \port$19812$0 [2:0] == 2'h2;
-  assign \$306  = ! \port$19812$0 [22:19];
+  assign \$305  = \port$19815$0 [2:0] == 2'h2;
+  assign \$306  = ! \port$19815$0 [22:19];
   assign \$307  = \$305  & \$306 ;
   assign \write__en$33  = act & \$307 ;
   assign \$308  = ~ refused;
@@ -70609,7 +70619,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
     \$331  = used_region;
     if (\write__en$30 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$19812$0 [6:3])
+      casez (\port$19815$0 [6:3])
         4'h0:
             \$331 [0] = \$49 ;
         4'h1:
@@ -70660,7 +70670,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
     \$333  = used_route;
     if (\write__en$33 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$19812$0 [5:3])
+      casez (\port$19815$0 [5:3])
         3'h0:
             \$333 [0] = 1'h1;
         3'h1:
@@ -70806,7 +70816,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$71 ) begin end
-    \$343  = { \port$19829$0 , \port$19812$0  };
+    \$343  = { \port$19832$0 , \port$19815$0  };
     if (rst) begin
       \$343  = 55'h00000000000000;
     end
@@ -70828,26 +70838,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
     if (\$auto$verilog_backend.cc:2355:dump_module$71 ) begin end
     write__addr = 4'h0;
     if (\$282 ) begin
-      write__addr = { \port$19812$0 [4:3], 2'h0 };
+      write__addr = { \port$19815$0 [4:3], 2'h0 };
     end
     if (\$285 ) begin
-      write__addr = { \port$19812$0 [4:3], 2'h1 };
+      write__addr = { \port$19815$0 [4:3], 2'h1 };
     end
     if (\$288 ) begin
-      write__addr = { \port$19812$0 [4:3], 2'h2 };
+      write__addr = { \port$19815$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$71 ) begin end
     write__data = 17'h00000;
     if (\$282 ) begin
-      write__data = { 1'h0, \port$19829$0 [15:0] };
+      write__data = { 1'h0, \port$19832$0 [15:0] };
     end
     if (\$285 ) begin
-      write__data = { 1'h0, \port$19829$0 [15:0] };
+      write__data = { 1'h0, \port$19832$0 [15:0] };
     end
     if (\$288 ) begin
-      write__data = \port$19829$0 [16:0];
+      write__data = \port$19832$0 [16:0];
     end
   end
   always @* begin
@@ -70867,26 +70877,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
     if (\$auto$verilog_backend.cc:2355:dump_module$71 ) begin end
     \write__addr$12  = 4'h0;
     if (\$291 ) begin
-      \write__addr$12  = { \port$19812$0 [4:3], 2'h0 };
+      \write__addr$12  = { \port$19815$0 [4:3], 2'h0 };
     end
     if (\$294 ) begin
-      \write__addr$12  = { \port$19812$0 [4:3], 2'h1 };
+      \write__addr$12  = { \port$19815$0 [4:3], 2'h1 };
     end
     if (\$297 ) begin
-      \write__addr$12  = { \port$19812$0 [4:3], 2'h2 };
+      \write__addr$12  = { \port$19815$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$71 ) begin end
     \write__data$50  = 17'h00000;
     if (\$291 ) begin
-      \write__data$50  = \port$19829$0 [16:0];
+      \write__data$50  = \port$19832$0 [16:0];
     end
     if (\$294 ) begin
-      \write__data$50  = \port$19829$0 [16:0];
+      \write__data$50  = \port$19832$0 [16:0];
     end
     if (\$297 ) begin
-      \write__data$50  = \port$19829$0 [16:0];
+      \write__data$50  = \port$19832$0 [16:0];
     end
   end
   always @* begin
@@ -70938,15 +70948,15 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
     endcase
   end
   assign place = { \$298 , now[6:5] };
-  assign i__payload = { \port$19829$0 , \port$19812$0  };
+  assign i__payload = { \port$19832$0 , \port$19815$0  };
   assign read__addr = { \$298 , now[6:5] };
   assign \read__addr$51  = { \$298 , now[6:5] };
-  assign \read__addr$52  = \port$19812$0 [6:3];
-  assign \write__addr$53  = \port$19812$0 [6:3];
-  assign \write__data$54  = \port$19829$0 [16:14];
-  assign \read__addr$55  = \port$19812$0 [5:3];
-  assign \write__addr$56  = \port$19812$0 [5:3];
-  assign \write__data$57  = \port$19829$0 [14:12];
+  assign \read__addr$52  = \port$19815$0 [6:3];
+  assign \write__addr$53  = \port$19815$0 [6:3];
+  assign \write__data$54  = \port$19832$0 [16:14];
+  assign \read__addr$55  = \port$19815$0 [5:3];
+  assign \write__addr$56  = \port$19815$0 [5:3];
+  assign \write__data$57  = \port$19832$0 [14:12];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -70983,10 +70993,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
   assign \now.own  = now[1];
   assign \now.plan  = now[4:2];
   assign \now.kind  = now[6:5];
-  assign \i__payload.table  = \port$19812$0 [2:0];
-  assign \i__payload.entry  = \port$19812$0 [18:3];
-  assign \i__payload.word  = \port$19812$0 [22:19];
-  assign \i__payload.data  = \port$19829$0 ;
+  assign \i__payload.table  = \port$19815$0 [2:0];
+  assign \i__payload.entry  = \port$19815$0 [18:3];
+  assign \i__payload.word  = \port$19815$0 [22:19];
+  assign \i__payload.data  = \port$19832$0 ;
   assign \came.valid  = came[0];
   assign \came.own  = came[1];
   assign \came.plan  = came[4:2];
@@ -71008,23 +71018,23 @@ module \t3_node_axi.registers.guard (rst, status, \port$19812$0 , i__valid, \por
   assign \$111  = 32'd0;
   assign \$112  = 1'h0;
   assign \$113  = 1'h0;
-  assign \$117  = \port$19829$0 ;
+  assign \$117  = \port$19832$0 ;
   assign \$123  = 32'd0;
   assign \$124  = 1'h0;
   assign \$125  = 1'h0;
-  assign \$129  = \port$19829$0 ;
+  assign \$129  = \port$19832$0 ;
   assign \$145  = 32'd0;
   assign \$146  = 1'h0;
   assign \$147  = 1'h0;
-  assign \$151  = \port$19829$0 ;
+  assign \$151  = \port$19832$0 ;
   assign \$157  = 32'd0;
   assign \$158  = 1'h0;
   assign \$159  = 1'h0;
-  assign \$163  = \port$19829$0 ;
+  assign \$163  = \port$19832$0 ;
   assign \$169  = 32'd0;
   assign \$170  = 1'h0;
   assign \$171  = 1'h0;
-  assign \$175  = \port$19829$0 ;
+  assign \$175  = \port$19832$0 ;
   assign \$244  = \$243 ;
   assign \$264  = \$263 ;
 endmodule
@@ -71206,7 +71216,7 @@ module \t3_node_axi.requests (rst, \end , start, busy, clk);
   assign busy[0] = \$45 ;
 endmodule
 
-module \t3_node_axi.sending (rst, \port$9523$0 , o__ready, \port$19029$0 , \port$19031$0 , i__valid, room, o__valid, o__payload, clk);
+module \t3_node_axi.sending (rst, \port$9526$0 , o__ready, \port$19032$0 , \port$19034$0 , i__valid, room, o__valid, o__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$73 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$73 <= 1'b0;
   wire \$1 ;
@@ -71286,12 +71296,12 @@ module \t3_node_axi.sending (rst, \port$9523$0 , o__ready, \port$19029$0 , \port
   wire \oldest.tracked ;
   wire [2:0] \oldest.wf ;
   wire [15:0] \oldest.wg ;
-  input [29:0] \port$19029$0 ;
-  wire [29:0] \port$19029$0 ;
-  input [72:0] \port$19031$0 ;
-  wire [72:0] \port$19031$0 ;
-  input [31:0] \port$9523$0 ;
-  wire [31:0] \port$9523$0 ;
+  input [29:0] \port$19032$0 ;
+  wire [29:0] \port$19032$0 ;
+  input [72:0] \port$19034$0 ;
+  wire [72:0] \port$19034$0 ;
+  input [31:0] \port$9526$0 ;
+  wire [31:0] \port$9526$0 ;
   wire put;
   output room;
   reg room = 1'h1;
@@ -71330,7 +71340,7 @@ module \t3_node_axi.sending (rst, \port$9523$0 , o__ready, \port$19029$0 , \port
   assign \$9  = room & \$8 ;
   assign \$10  = \$7  | \$9 ;
   assign \$11  = waits | put;
-  assign \$12  = waits ? oldest : { \port$19031$0 , \port$9523$0 , \port$19029$0  };
+  assign \$12  = waits ? oldest : { \port$19034$0 , \port$9526$0 , \port$19032$0  };
   assign \$13  = ~ fetch;
   assign \$14  = store & \$13 ;
   assign \$15  = waiting + 1'h1;
@@ -71417,12 +71427,12 @@ module \t3_node_axi.sending (rst, \port$9523$0 , o__ready, \port$19029$0 , \port
     if (\$auto$verilog_backend.cc:2355:dump_module$73 ) begin end
     \$27  = oldest;
     if (\$20 ) begin
-      \$27  = { \port$19031$0 , \port$9523$0 , \port$19029$0  };
+      \$27  = { \port$19034$0 , \port$9526$0 , \port$19032$0  };
     end
   end
   assign i__ready = room;
   assign spare = oldest;
-  assign i__payload = { \port$19031$0 , \port$9523$0 , \port$19029$0  };
+  assign i__payload = { \port$19034$0 , \port$9526$0 , \port$19032$0  };
   assign \oldest.op  = oldest[1:0];
   assign \oldest.dtype  = oldest[3:2];
   assign \oldest.tracked  = oldest[4];
@@ -71456,17 +71466,17 @@ module \t3_node_axi.sending (rst, \port$9523$0 , o__ready, \port$19029$0 , \port
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \i__payload.op  = \port$19029$0 [1:0];
-  assign \i__payload.dtype  = \port$19029$0 [3:2];
-  assign \i__payload.tracked  = \port$19029$0 [4];
-  assign \i__payload.plan  = \port$19029$0 [6:5];
-  assign \i__payload.epoch  = \port$19029$0 [10:7];
-  assign \i__payload.wg  = \port$19029$0 [26:11];
-  assign \i__payload.wf  = \port$19029$0 [29:27];
-  assign \i__payload.address  = \port$9523$0 ;
-  assign \i__payload.data  = \port$19031$0 [63:0];
-  assign \i__payload.strobe  = \port$19031$0 [71:64];
-  assign \i__payload.last  = \port$19031$0 [72];
+  assign \i__payload.op  = \port$19032$0 [1:0];
+  assign \i__payload.dtype  = \port$19032$0 [3:2];
+  assign \i__payload.tracked  = \port$19032$0 [4];
+  assign \i__payload.plan  = \port$19032$0 [6:5];
+  assign \i__payload.epoch  = \port$19032$0 [10:7];
+  assign \i__payload.wg  = \port$19032$0 [26:11];
+  assign \i__payload.wf  = \port$19032$0 [29:27];
+  assign \i__payload.address  = \port$9526$0 ;
+  assign \i__payload.data  = \port$19034$0 [63:0];
+  assign \i__payload.strobe  = \port$19034$0 [71:64];
+  assign \i__payload.last  = \port$19034$0 [72];
 endmodule
 
 module \t3_node_axi.splitter (rst, burst__ready, burst__valid, burst__payload, request__payload, request__valid, request__ready, clk);
@@ -71959,11 +71969,11 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
   wire [6:0] \$419 ;
   wire \$42 ;
   wire \$43 ;
-  wire \$44 ;
-  wire \$45 ;
+  wire [7:0] \$44 ;
+  wire [7:0] \$45 ;
   wire \$46 ;
-  wire [7:0] \$47 ;
-  wire [7:0] \$48 ;
+  wire \$47 ;
+  wire \$48 ;
   wire [24:0] \$49 ;
   wire \$5 ;
   wire \$50 ;
@@ -72473,7 +72483,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
   initial _1_ = 0;
 `endif
   always @(posedge clk) begin
-    _1_ <= \counts$190 [{ \$45 , \$44 , \$43 , step1[4:0] }];
+    _1_ <= \counts$190 [{ \$48 , \$47 , \$46 , step1[4:0] }];
   end
   assign count_read__data = _1_;
   (* no_rw_check = 32'd1 *)
@@ -72710,13 +72720,13 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
   assign \$40  = \$signature__data$56 [5] & \$39 ;
   assign \$41  = \$signature__data$57 [4:0] == step1[9:5];
   assign \$42  = \$signature__data$57 [5] & \$41 ;
-  assign \$43  = | { hit[7], hit[5], hit[3], hit[1] };
-  assign \$44  = | { hit[7:6], hit[3:2] };
-  assign \$45  = | hit[7:4];
-  assign \$46  = peer2_1 & claims;
-  assign \$47  = \$46  ? at3 : 8'h00;
-  assign \$48  = ~ \$47 ;
-  assign free = may_take & \$48 ;
+  assign \$43  = peer2_1 & claims;
+  assign \$44  = \$43  ? at3 : 8'h00;
+  assign \$45  = ~ \$44 ;
+  assign free = may_take & \$45 ;
+  assign \$46  = | { hit[7], hit[5], hit[3], hit[1] };
+  assign \$47  = | { hit[7:6], hit[3:2] };
+  assign \$48  = | hit[7:4];
   assign \$49  = from_way ? way_left : other_left;
   assign now = same3_1 ? left4 : \$49 ;
   assign was_over = same3_1 ? over4 : over3;
@@ -73060,17 +73070,17 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
   always @(posedge clk)
     step3 <= step2;
   always @(posedge clk)
-    told1 <= commit__payload;
-  always @(posedge clk)
-    told2 <= told1;
-  always @(posedge clk)
-    told3 <= told2;
-  always @(posedge clk)
     stamp1 <= stamp0;
   always @(posedge clk)
     stamp2 <= stamp1;
   always @(posedge clk)
     stamp3 <= stamp2;
+  always @(posedge clk)
+    told1 <= commit__payload;
+  always @(posedge clk)
+    told2 <= told1;
+  always @(posedge clk)
+    told3 <= told2;
   always @(posedge clk)
     walk_slot <= \$352 ;
   always @(posedge clk)
@@ -73733,7 +73743,7 @@ module \t3_node_axi.tracker (rst, table__valid, commit__valid, clear__valid, cle
   assign peer0_1 = in_set1;
   assign peer0_2 = in_set2;
   assign peer0_3 = in_set3;
-  assign count_read__addr = { \$45 , \$44 , \$43 , step1[4:0] };
+  assign count_read__addr = { \$48 , \$47 , \$46 , step1[4:0] };
   assign command_read__addr = step2[9:0];
   assign \$signature__addr$89  = step3[4:0];
   assign \$signature__addr$93  = step3[4:0];

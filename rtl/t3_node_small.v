@@ -31,10 +31,10 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   reg \$119 ;
   wire \$12 ;
   reg \$120 ;
-  reg \$121 ;
-  reg \$122 ;
-  reg [3:0] \$123 ;
-  reg [15:0] \$124 ;
+  reg [3:0] \$121 ;
+  reg [15:0] \$122 ;
+  reg \$123 ;
+  reg \$124 ;
   wire [3:0] \$125 ;
   wire [3:0] \$126 ;
   wire [4:0] \$127 ;
@@ -43,9 +43,11 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \$13 ;
   wire [29:0] \$130 ;
   wire [72:0] \$131 ;
+  wire [7:0] \$132 ;
+  wire [8:0] \$133 ;
   wire \$14 ;
   wire \$15 ;
-  wire [6:0] \$153 ;
+  wire [6:0] \$155 ;
   wire \$16 ;
   wire \$17 ;
   wire \$18 ;
@@ -205,23 +207,23 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \b__valid$301 ;
   wire [3:0] begun;
   wire [223:0] block__payload;
-  wire [223:0] \block__payload$271 ;
-  wire [31:0] \block__payload$271.destination ;
-  wire [31:0] \block__payload$271.destination_pitch ;
-  wire [1:0] \block__payload$271.dtype ;
-  wire [3:0] \block__payload$271.epoch ;
-  wire \block__payload$271.first ;
-  wire \block__payload$271.last ;
-  wire [1:0] \block__payload$271.op ;
-  wire [1:0] \block__payload$271.plan ;
-  wire [23:0] \block__payload$271.row_bytes ;
-  wire [15:0] \block__payload$271.rows ;
-  wire [31:0] \block__payload$271.source ;
-  wire [31:0] \block__payload$271.source_pitch ;
-  wire [23:0] \block__payload$271.stamp ;
-  wire \block__payload$271.tracked ;
-  wire [2:0] \block__payload$271.wf ;
-  wire [15:0] \block__payload$271.wg ;
+  wire [223:0] \block__payload$241 ;
+  wire [31:0] \block__payload$241.destination ;
+  wire [31:0] \block__payload$241.destination_pitch ;
+  wire [1:0] \block__payload$241.dtype ;
+  wire [3:0] \block__payload$241.epoch ;
+  wire \block__payload$241.first ;
+  wire \block__payload$241.last ;
+  wire [1:0] \block__payload$241.op ;
+  wire [1:0] \block__payload$241.plan ;
+  wire [23:0] \block__payload$241.row_bytes ;
+  wire [15:0] \block__payload$241.rows ;
+  wire [31:0] \block__payload$241.source ;
+  wire [31:0] \block__payload$241.source_pitch ;
+  wire [23:0] \block__payload$241.stamp ;
+  wire \block__payload$241.tracked ;
+  wire [2:0] \block__payload$241.wf ;
+  wire [15:0] \block__payload$241.wg ;
   wire [31:0] \block__payload.destination ;
   wire [31:0] \block__payload.destination_pitch ;
   wire [1:0] \block__payload.dtype ;
@@ -239,9 +241,9 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [2:0] \block__payload.wf ;
   wire [15:0] \block__payload.wg ;
   wire block__ready;
-  wire \block__ready$274 ;
+  wire \block__ready$244 ;
   wire block__valid;
-  wire \block__valid$275 ;
+  wire \block__valid$245 ;
   wire [3:0] block_done__payload;
   wire \block_done__payload.error ;
   wire \block_done__payload.last ;
@@ -261,7 +263,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [3:0] busy;
   wire [3:0] \busy$334 ;
   wire [3:0] \busy$335 ;
-  wire [3:0] \busy$336 ;
+  wire [3:0] \busy$337 ;
   wire [3:0] \busy$338 ;
   wire [3:0] bytes;
   wire [82:0] clear__payload;
@@ -321,38 +323,38 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   input clk;
   wire clk;
   wire [1:0] command_done__payload;
-  wire [1:0] \command_done__payload$282 ;
-  wire [1:0] \command_done__payload$282.plan ;
+  wire [1:0] \command_done__payload$252 ;
+  wire [1:0] \command_done__payload$252.plan ;
   wire [1:0] \command_done__payload.plan ;
   wire command_done__valid;
-  wire \command_done__valid$284 ;
+  wire \command_done__valid$254 ;
   wire [74:0] commit__payload;
-  wire [74:0] \commit__payload$246 ;
-  wire [31:0] \commit__payload$246.address ;
-  wire [3:0] \commit__payload$246.bytes ;
-  wire \commit__payload$246.error ;
-  wire \commit__payload$246.last ;
-  wire [1:0] \commit__payload$246.source ;
-  wire [2:0] \commit__payload$246.tag ;
-  wire [31:0] \commit__payload$246.tile ;
-  wire [1:0] \commit__payload$246.tile.plan ;
-  wire [9:0] \commit__payload$246.tile.slot ;
-  wire \commit__payload$246.tile.tracked ;
-  wire [2:0] \commit__payload$246.tile.wf ;
-  wire [15:0] \commit__payload$246.tile.wg ;
-  wire [74:0] \commit__payload$249 ;
-  wire [31:0] \commit__payload$249.address ;
-  wire [3:0] \commit__payload$249.bytes ;
-  wire \commit__payload$249.error ;
-  wire \commit__payload$249.last ;
-  wire [1:0] \commit__payload$249.source ;
-  wire [2:0] \commit__payload$249.tag ;
-  wire [31:0] \commit__payload$249.tile ;
-  wire [1:0] \commit__payload$249.tile.plan ;
-  wire [9:0] \commit__payload$249.tile.slot ;
-  wire \commit__payload$249.tile.tracked ;
-  wire [2:0] \commit__payload$249.tile.wf ;
-  wire [15:0] \commit__payload$249.tile.wg ;
+  wire [74:0] \commit__payload$216 ;
+  wire [31:0] \commit__payload$216.address ;
+  wire [3:0] \commit__payload$216.bytes ;
+  wire \commit__payload$216.error ;
+  wire \commit__payload$216.last ;
+  wire [1:0] \commit__payload$216.source ;
+  wire [2:0] \commit__payload$216.tag ;
+  wire [31:0] \commit__payload$216.tile ;
+  wire [1:0] \commit__payload$216.tile.plan ;
+  wire [9:0] \commit__payload$216.tile.slot ;
+  wire \commit__payload$216.tile.tracked ;
+  wire [2:0] \commit__payload$216.tile.wf ;
+  wire [15:0] \commit__payload$216.tile.wg ;
+  wire [74:0] \commit__payload$219 ;
+  wire [31:0] \commit__payload$219.address ;
+  wire [3:0] \commit__payload$219.bytes ;
+  wire \commit__payload$219.error ;
+  wire \commit__payload$219.last ;
+  wire [1:0] \commit__payload$219.source ;
+  wire [2:0] \commit__payload$219.tag ;
+  wire [31:0] \commit__payload$219.tile ;
+  wire [1:0] \commit__payload$219.tile.plan ;
+  wire [9:0] \commit__payload$219.tile.slot ;
+  wire \commit__payload$219.tile.tracked ;
+  wire [2:0] \commit__payload$219.tile.wf ;
+  wire [15:0] \commit__payload$219.tile.wg ;
   wire [31:0] \commit__payload.address ;
   wire [3:0] \commit__payload.bytes ;
   wire \commit__payload.error ;
@@ -366,29 +368,29 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [2:0] \commit__payload.tile.wf ;
   wire [15:0] \commit__payload.tile.wg ;
   wire commit__valid;
-  wire \commit__valid$248 ;
-  wire \commit__valid$250 ;
+  wire \commit__valid$218 ;
+  wire \commit__valid$220 ;
   wire [161:0] compute__payload;
-  wire [161:0] \compute__payload$192 ;
-  wire [31:0] \compute__payload$192.address ;
-  wire [63:0] \compute__payload$192.data ;
-  wire [1:0] \compute__payload$192.dtype ;
-  wire \compute__payload$192.last ;
-  wire [1:0] \compute__payload$192.op ;
-  wire [1:0] \compute__payload$192.source ;
-  wire [7:0] \compute__payload$192.strobe ;
-  wire [2:0] \compute__payload$192.tag ;
-  wire [31:0] \compute__payload$192.tile ;
-  wire [1:0] \compute__payload$192.tile.plan ;
-  wire [9:0] \compute__payload$192.tile.slot ;
-  wire \compute__payload$192.tile.tracked ;
-  wire [2:0] \compute__payload$192.tile.wf ;
-  wire [15:0] \compute__payload$192.tile.wg ;
-  wire [15:0] \compute__payload$192.touch ;
-  wire \compute__payload$192.touch.enable ;
-  wire [12:0] \compute__payload$192.touch.index ;
-  wire \compute__payload$192.touch.parity ;
-  wire \compute__payload$192.touch.writer ;
+  wire [161:0] \compute__payload$168 ;
+  wire [31:0] \compute__payload$168.address ;
+  wire [63:0] \compute__payload$168.data ;
+  wire [1:0] \compute__payload$168.dtype ;
+  wire \compute__payload$168.last ;
+  wire [1:0] \compute__payload$168.op ;
+  wire [1:0] \compute__payload$168.source ;
+  wire [7:0] \compute__payload$168.strobe ;
+  wire [2:0] \compute__payload$168.tag ;
+  wire [31:0] \compute__payload$168.tile ;
+  wire [1:0] \compute__payload$168.tile.plan ;
+  wire [9:0] \compute__payload$168.tile.slot ;
+  wire \compute__payload$168.tile.tracked ;
+  wire [2:0] \compute__payload$168.tile.wf ;
+  wire [15:0] \compute__payload$168.tile.wg ;
+  wire [15:0] \compute__payload$168.touch ;
+  wire \compute__payload$168.touch.enable ;
+  wire [12:0] \compute__payload$168.touch.index ;
+  wire \compute__payload$168.touch.parity ;
+  wire \compute__payload$168.touch.writer ;
   wire [31:0] \compute__payload.address ;
   wire [63:0] \compute__payload.data ;
   wire [1:0] \compute__payload.dtype ;
@@ -409,11 +411,11 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \compute__payload.touch.parity ;
   wire \compute__payload.touch.writer ;
   wire compute__ready;
-  wire \compute__ready$194 ;
+  wire \compute__ready$170 ;
   wire compute__valid;
-  wire \compute__valid$196 ;
+  wire \compute__valid$172 ;
   wire credit;
-  wire \credit$117 ;
+  wire \credit$262 ;
   wire [23:0] cycle;
   wire [23:0] \cycle$371 ;
   wire [67:0] data__payload;
@@ -580,51 +582,51 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [15:0] \error__5__payload.tile.wg ;
   wire error__5__valid;
   wire [67:0] error__payload;
-  wire [67:0] \error__payload$172 ;
-  wire [31:0] \error__payload$172.address ;
-  wire [3:0] \error__payload$172.cause ;
-  wire [31:0] \error__payload$172.tile ;
-  wire [1:0] \error__payload$172.tile.plan ;
-  wire [9:0] \error__payload$172.tile.slot ;
-  wire \error__payload$172.tile.tracked ;
-  wire [2:0] \error__payload$172.tile.wf ;
-  wire [15:0] \error__payload$172.tile.wg ;
-  wire [67:0] \error__payload$176 ;
-  wire [31:0] \error__payload$176.address ;
-  wire [3:0] \error__payload$176.cause ;
-  wire [31:0] \error__payload$176.tile ;
-  wire [1:0] \error__payload$176.tile.plan ;
-  wire [9:0] \error__payload$176.tile.slot ;
-  wire \error__payload$176.tile.tracked ;
-  wire [2:0] \error__payload$176.tile.wf ;
-  wire [15:0] \error__payload$176.tile.wg ;
-  wire [67:0] \error__payload$180 ;
-  wire [31:0] \error__payload$180.address ;
-  wire [3:0] \error__payload$180.cause ;
-  wire [31:0] \error__payload$180.tile ;
-  wire [1:0] \error__payload$180.tile.plan ;
-  wire [9:0] \error__payload$180.tile.slot ;
-  wire \error__payload$180.tile.tracked ;
-  wire [2:0] \error__payload$180.tile.wf ;
-  wire [15:0] \error__payload$180.tile.wg ;
-  wire [67:0] \error__payload$184 ;
-  wire [31:0] \error__payload$184.address ;
-  wire [3:0] \error__payload$184.cause ;
-  wire [31:0] \error__payload$184.tile ;
-  wire [1:0] \error__payload$184.tile.plan ;
-  wire [9:0] \error__payload$184.tile.slot ;
-  wire \error__payload$184.tile.tracked ;
-  wire [2:0] \error__payload$184.tile.wf ;
-  wire [15:0] \error__payload$184.tile.wg ;
-  wire [67:0] \error__payload$188 ;
-  wire [31:0] \error__payload$188.address ;
-  wire [3:0] \error__payload$188.cause ;
-  wire [31:0] \error__payload$188.tile ;
-  wire [1:0] \error__payload$188.tile.plan ;
-  wire [9:0] \error__payload$188.tile.slot ;
-  wire \error__payload$188.tile.tracked ;
-  wire [2:0] \error__payload$188.tile.wf ;
-  wire [15:0] \error__payload$188.tile.wg ;
+  wire [67:0] \error__payload$148 ;
+  wire [31:0] \error__payload$148.address ;
+  wire [3:0] \error__payload$148.cause ;
+  wire [31:0] \error__payload$148.tile ;
+  wire [1:0] \error__payload$148.tile.plan ;
+  wire [9:0] \error__payload$148.tile.slot ;
+  wire \error__payload$148.tile.tracked ;
+  wire [2:0] \error__payload$148.tile.wf ;
+  wire [15:0] \error__payload$148.tile.wg ;
+  wire [67:0] \error__payload$152 ;
+  wire [31:0] \error__payload$152.address ;
+  wire [3:0] \error__payload$152.cause ;
+  wire [31:0] \error__payload$152.tile ;
+  wire [1:0] \error__payload$152.tile.plan ;
+  wire [9:0] \error__payload$152.tile.slot ;
+  wire \error__payload$152.tile.tracked ;
+  wire [2:0] \error__payload$152.tile.wf ;
+  wire [15:0] \error__payload$152.tile.wg ;
+  wire [67:0] \error__payload$156 ;
+  wire [31:0] \error__payload$156.address ;
+  wire [3:0] \error__payload$156.cause ;
+  wire [31:0] \error__payload$156.tile ;
+  wire [1:0] \error__payload$156.tile.plan ;
+  wire [9:0] \error__payload$156.tile.slot ;
+  wire \error__payload$156.tile.tracked ;
+  wire [2:0] \error__payload$156.tile.wf ;
+  wire [15:0] \error__payload$156.tile.wg ;
+  wire [67:0] \error__payload$160 ;
+  wire [31:0] \error__payload$160.address ;
+  wire [3:0] \error__payload$160.cause ;
+  wire [31:0] \error__payload$160.tile ;
+  wire [1:0] \error__payload$160.tile.plan ;
+  wire [9:0] \error__payload$160.tile.slot ;
+  wire \error__payload$160.tile.tracked ;
+  wire [2:0] \error__payload$160.tile.wf ;
+  wire [15:0] \error__payload$160.tile.wg ;
+  wire [67:0] \error__payload$164 ;
+  wire [31:0] \error__payload$164.address ;
+  wire [3:0] \error__payload$164.cause ;
+  wire [31:0] \error__payload$164.tile ;
+  wire [1:0] \error__payload$164.tile.plan ;
+  wire [9:0] \error__payload$164.tile.slot ;
+  wire \error__payload$164.tile.tracked ;
+  wire [2:0] \error__payload$164.tile.wf ;
+  wire [15:0] \error__payload$164.tile.wg ;
   wire [31:0] \error__payload.address ;
   wire [3:0] \error__payload.cause ;
   wire [31:0] \error__payload.tile ;
@@ -634,11 +636,11 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [2:0] \error__payload.tile.wf ;
   wire [15:0] \error__payload.tile.wg ;
   wire error__valid;
-  wire \error__valid$174 ;
-  wire \error__valid$178 ;
-  wire \error__valid$182 ;
-  wire \error__valid$186 ;
-  wire \error__valid$190 ;
+  wire \error__valid$150 ;
+  wire \error__valid$154 ;
+  wire \error__valid$158 ;
+  wire \error__valid$162 ;
+  wire \error__valid$166 ;
   wire [54:0] events;
   wire [13:0] \events$379 ;
   wire [3:0] \events$379.read_bytes ;
@@ -646,17 +648,17 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [3:0] \events$379.remote_bytes ;
   wire [3:0] \events$379.write_bytes ;
   wire \events$379.write_stall ;
-  wire [7:0] \events$380 ;
-  wire [3:0] \events$380.store_bytes ;
-  wire [3:0] \events$380.update_bytes ;
-  wire [6:0] \events$382 ;
-  wire \events$382.access ;
-  wire \events$382.communication_hold ;
-  wire \events$382.communication_issue ;
-  wire \events$382.communication_stall ;
-  wire \events$382.compute_issue ;
-  wire \events$382.compute_stall ;
-  wire \events$382.forced ;
+  wire [6:0] \events$381 ;
+  wire \events$381.access ;
+  wire \events$381.communication_hold ;
+  wire \events$381.communication_issue ;
+  wire \events$381.communication_stall ;
+  wire \events$381.compute_issue ;
+  wire \events$381.compute_stall ;
+  wire \events$381.forced ;
+  wire [7:0] \events$389 ;
+  wire [3:0] \events$389.store_bytes ;
+  wire [3:0] \events$389.update_bytes ;
   reg [54:0] \events$396  = 55'h00000000000000;
   wire \events$396.commands_fired ;
   wire \events$396.commits ;
@@ -733,21 +735,21 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \events.tiles_full ;
   wire \events.tx_words ;
   wire [49:0] fire__payload;
-  wire [49:0] \fire__payload$259 ;
-  wire [10:0] \fire__payload$259.count ;
-  wire [9:0] \fire__payload$259.first ;
-  wire [1:0] \fire__payload$259.plan ;
-  wire [2:0] \fire__payload$259.route ;
-  wire [23:0] \fire__payload$259.stamp ;
+  wire [49:0] \fire__payload$229 ;
+  wire [10:0] \fire__payload$229.count ;
+  wire [9:0] \fire__payload$229.first ;
+  wire [1:0] \fire__payload$229.plan ;
+  wire [2:0] \fire__payload$229.route ;
+  wire [23:0] \fire__payload$229.stamp ;
   wire [10:0] \fire__payload.count ;
   wire [9:0] \fire__payload.first ;
   wire [1:0] \fire__payload.plan ;
   wire [2:0] \fire__payload.route ;
   wire [23:0] \fire__payload.stamp ;
   wire fire__ready;
-  wire \fire__ready$264 ;
+  wire \fire__ready$234 ;
   wire fire__valid;
-  wire \fire__valid$261 ;
+  wire \fire__valid$231 ;
   wire [23:0] first_read__payload;
   wire [23:0] \first_read__payload$375 ;
   wire [23:0] \first_read__payload$375.stamp ;
@@ -760,33 +762,33 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [15:0] \fixed_threshold$344 ;
   wire [15:0] fraction;
   wire [51:0] full__payload;
-  wire [51:0] \full__payload$252 ;
-  wire [15:0] \full__payload$252.command ;
-  wire [1:0] \full__payload$252.plan ;
-  wire [9:0] \full__payload$252.slot ;
-  wire [23:0] \full__payload$252.stamp ;
-  wire [51:0] \full__payload$255 ;
-  wire [15:0] \full__payload$255.command ;
-  wire [1:0] \full__payload$255.plan ;
-  wire [9:0] \full__payload$255.slot ;
-  wire [23:0] \full__payload$255.stamp ;
+  wire [51:0] \full__payload$222 ;
+  wire [15:0] \full__payload$222.command ;
+  wire [1:0] \full__payload$222.plan ;
+  wire [9:0] \full__payload$222.slot ;
+  wire [23:0] \full__payload$222.stamp ;
+  wire [51:0] \full__payload$225 ;
+  wire [15:0] \full__payload$225.command ;
+  wire [1:0] \full__payload$225.plan ;
+  wire [9:0] \full__payload$225.slot ;
+  wire [23:0] \full__payload$225.stamp ;
   wire [15:0] \full__payload.command ;
   wire [1:0] \full__payload.plan ;
   wire [9:0] \full__payload.slot ;
   wire [23:0] \full__payload.stamp ;
   wire full__valid;
-  wire \full__valid$254 ;
-  wire \full__valid$256 ;
+  wire \full__valid$224 ;
+  wire \full__valid$226 ;
   wire [15:0] header_fraction;
   wire [15:0] header_interval;
   wire [8:0] high_water;
   wire hold;
   wire [31:0] hold_timeout;
-  wire [31:0] \hold_timeout$136 ;
+  wire [31:0] \hold_timeout$274 ;
   wire holding;
-  wire \holding$138 ;
+  wire \holding$276 ;
   wire [1:0] holding_plan;
-  wire [1:0] \holding_plan$140 ;
+  wire [1:0] \holding_plan$278 ;
   wire [161:0] i__0__payload;
   wire [31:0] \i__0__payload.address ;
   wire [63:0] \i__0__payload.data ;
@@ -832,26 +834,26 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire i__1__ready;
   wire i__1__valid;
   wire [35:0] i__payload;
-  wire [32:0] \i__payload$225 ;
-  wire [31:0] \i__payload$225.address ;
-  wire \i__payload$225.last ;
-  wire [223:0] \i__payload$265 ;
-  wire [31:0] \i__payload$265.destination ;
-  wire [31:0] \i__payload$265.destination_pitch ;
-  wire [1:0] \i__payload$265.dtype ;
-  wire [3:0] \i__payload$265.epoch ;
-  wire \i__payload$265.first ;
-  wire \i__payload$265.last ;
-  wire [1:0] \i__payload$265.op ;
-  wire [1:0] \i__payload$265.plan ;
-  wire [23:0] \i__payload$265.row_bytes ;
-  wire [15:0] \i__payload$265.rows ;
-  wire [31:0] \i__payload$265.source ;
-  wire [31:0] \i__payload$265.source_pitch ;
-  wire [23:0] \i__payload$265.stamp ;
-  wire \i__payload$265.tracked ;
-  wire [2:0] \i__payload$265.wf ;
-  wire [15:0] \i__payload$265.wg ;
+  wire [32:0] \i__payload$195 ;
+  wire [31:0] \i__payload$195.address ;
+  wire \i__payload$195.last ;
+  wire [223:0] \i__payload$235 ;
+  wire [31:0] \i__payload$235.destination ;
+  wire [31:0] \i__payload$235.destination_pitch ;
+  wire [1:0] \i__payload$235.dtype ;
+  wire [3:0] \i__payload$235.epoch ;
+  wire \i__payload$235.first ;
+  wire \i__payload$235.last ;
+  wire [1:0] \i__payload$235.op ;
+  wire [1:0] \i__payload$235.plan ;
+  wire [23:0] \i__payload$235.row_bytes ;
+  wire [15:0] \i__payload$235.rows ;
+  wire [31:0] \i__payload$235.source ;
+  wire [31:0] \i__payload$235.source_pitch ;
+  wire [23:0] \i__payload$235.stamp ;
+  wire \i__payload$235.tracked ;
+  wire [2:0] \i__payload$235.wf ;
+  wire [15:0] \i__payload$235.wg ;
   wire [134:0] \i__payload$285 ;
   wire [31:0] \i__payload$285.address ;
   wire [63:0] \i__payload$285.data ;
@@ -867,12 +869,12 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [31:0] \i__payload.address ;
   wire [3:0] \i__payload.beats ;
   wire i__ready;
-  wire \i__ready$218 ;
-  wire \i__ready$268 ;
+  wire \i__ready$188 ;
+  wire \i__ready$238 ;
   wire \i__ready$288 ;
   wire i__valid;
-  wire \i__valid$215 ;
-  wire \i__valid$269 ;
+  wire \i__valid$185 ;
+  wire \i__valid$239 ;
   wire \i__valid$289 ;
   wire [161:0] ingress__payload;
   wire [31:0] \ingress__payload.address ;
@@ -903,13 +905,13 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \intensity.measuring ;
   wire [15:0] \intensity.threshold ;
   wire interrupt;
-  wire \interrupt$146 ;
+  wire \interrupt$122 ;
   wire [15:0] interval;
   output irq;
   wire irq;
-  wire \irq$118 ;
+  wire \irq$110 ;
   wire [15:0] latency;
-  wire [15:0] \latency$125 ;
+  wire [15:0] \latency$263 ;
   wire [39:0] levels;
   wire [10:0] \levels.overflow_high_water ;
   wire [10:0] \levels.overflow_occupancy ;
@@ -946,46 +948,46 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire link_tx_tvalid;
   wire [15:0] memory_latency;
   wire [35:0] o__payload;
-  wire [32:0] \o__payload$226 ;
-  wire [31:0] \o__payload$226.address ;
-  wire \o__payload$226.last ;
-  wire [161:0] \o__payload$234 ;
-  wire [31:0] \o__payload$234.address ;
-  wire [63:0] \o__payload$234.data ;
-  wire [1:0] \o__payload$234.dtype ;
-  wire \o__payload$234.last ;
-  wire [1:0] \o__payload$234.op ;
-  wire [1:0] \o__payload$234.source ;
-  wire [7:0] \o__payload$234.strobe ;
-  wire [2:0] \o__payload$234.tag ;
-  wire [31:0] \o__payload$234.tile ;
-  wire [1:0] \o__payload$234.tile.plan ;
-  wire [9:0] \o__payload$234.tile.slot ;
-  wire \o__payload$234.tile.tracked ;
-  wire [2:0] \o__payload$234.tile.wf ;
-  wire [15:0] \o__payload$234.tile.wg ;
-  wire [15:0] \o__payload$234.touch ;
-  wire \o__payload$234.touch.enable ;
-  wire [12:0] \o__payload$234.touch.index ;
-  wire \o__payload$234.touch.parity ;
-  wire \o__payload$234.touch.writer ;
-  wire [223:0] \o__payload$272 ;
-  wire [31:0] \o__payload$272.destination ;
-  wire [31:0] \o__payload$272.destination_pitch ;
-  wire [1:0] \o__payload$272.dtype ;
-  wire [3:0] \o__payload$272.epoch ;
-  wire \o__payload$272.first ;
-  wire \o__payload$272.last ;
-  wire [1:0] \o__payload$272.op ;
-  wire [1:0] \o__payload$272.plan ;
-  wire [23:0] \o__payload$272.row_bytes ;
-  wire [15:0] \o__payload$272.rows ;
-  wire [31:0] \o__payload$272.source ;
-  wire [31:0] \o__payload$272.source_pitch ;
-  wire [23:0] \o__payload$272.stamp ;
-  wire \o__payload$272.tracked ;
-  wire [2:0] \o__payload$272.wf ;
-  wire [15:0] \o__payload$272.wg ;
+  wire [32:0] \o__payload$196 ;
+  wire [31:0] \o__payload$196.address ;
+  wire \o__payload$196.last ;
+  wire [161:0] \o__payload$204 ;
+  wire [31:0] \o__payload$204.address ;
+  wire [63:0] \o__payload$204.data ;
+  wire [1:0] \o__payload$204.dtype ;
+  wire \o__payload$204.last ;
+  wire [1:0] \o__payload$204.op ;
+  wire [1:0] \o__payload$204.source ;
+  wire [7:0] \o__payload$204.strobe ;
+  wire [2:0] \o__payload$204.tag ;
+  wire [31:0] \o__payload$204.tile ;
+  wire [1:0] \o__payload$204.tile.plan ;
+  wire [9:0] \o__payload$204.tile.slot ;
+  wire \o__payload$204.tile.tracked ;
+  wire [2:0] \o__payload$204.tile.wf ;
+  wire [15:0] \o__payload$204.tile.wg ;
+  wire [15:0] \o__payload$204.touch ;
+  wire \o__payload$204.touch.enable ;
+  wire [12:0] \o__payload$204.touch.index ;
+  wire \o__payload$204.touch.parity ;
+  wire \o__payload$204.touch.writer ;
+  wire [223:0] \o__payload$242 ;
+  wire [31:0] \o__payload$242.destination ;
+  wire [31:0] \o__payload$242.destination_pitch ;
+  wire [1:0] \o__payload$242.dtype ;
+  wire [3:0] \o__payload$242.epoch ;
+  wire \o__payload$242.first ;
+  wire \o__payload$242.last ;
+  wire [1:0] \o__payload$242.op ;
+  wire [1:0] \o__payload$242.plan ;
+  wire [23:0] \o__payload$242.row_bytes ;
+  wire [15:0] \o__payload$242.rows ;
+  wire [31:0] \o__payload$242.source ;
+  wire [31:0] \o__payload$242.source_pitch ;
+  wire [23:0] \o__payload$242.stamp ;
+  wire \o__payload$242.tracked ;
+  wire [2:0] \o__payload$242.wf ;
+  wire [15:0] \o__payload$242.wg ;
   wire [134:0] \o__payload$292 ;
   wire [31:0] \o__payload$292.address ;
   wire [63:0] \o__payload$292.data ;
@@ -1013,15 +1015,15 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [31:0] \o__payload.address ;
   wire [3:0] \o__payload.beats ;
   wire o__ready;
-  wire \o__ready$221 ;
-  wire \o__ready$235 ;
-  wire \o__ready$273 ;
+  wire \o__ready$191 ;
+  wire \o__ready$205 ;
+  wire \o__ready$243 ;
   wire \o__ready$293 ;
   wire \o__ready$305 ;
   wire o__valid;
-  wire \o__valid$220 ;
-  wire \o__valid$238 ;
-  wire \o__valid$276 ;
+  wire \o__valid$190 ;
+  wire \o__valid$208 ;
+  wire \o__valid$246 ;
   wire \o__valid$296 ;
   wire \o__valid$308 ;
   wire [8:0] occupancy;
@@ -1044,111 +1046,111 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire packet__valid;
   wire [3:0] plan_done;
   wire [99:0] plans;
-  wire [99:0] \plans$162 ;
-  wire [24:0] \plans$162[0] ;
-  wire \plans$162[0].armed ;
-  wire [3:0] \plans$162[0].epoch ;
-  wire [9:0] \plans$162[0].first_tile ;
-  wire [9:0] \plans$162[0].last_tile ;
-  wire [24:0] \plans$162[1] ;
-  wire \plans$162[1].armed ;
-  wire [3:0] \plans$162[1].epoch ;
-  wire [9:0] \plans$162[1].first_tile ;
-  wire [9:0] \plans$162[1].last_tile ;
-  wire [24:0] \plans$162[2] ;
-  wire \plans$162[2].armed ;
-  wire [3:0] \plans$162[2].epoch ;
-  wire [9:0] \plans$162[2].first_tile ;
-  wire [9:0] \plans$162[2].last_tile ;
-  wire [24:0] \plans$162[3] ;
-  wire \plans$162[3].armed ;
-  wire [3:0] \plans$162[3].epoch ;
-  wire [9:0] \plans$162[3].first_tile ;
-  wire [9:0] \plans$162[3].last_tile ;
-  wire [99:0] \plans$163 ;
-  wire [24:0] \plans$163[0] ;
-  wire \plans$163[0].armed ;
-  wire [3:0] \plans$163[0].epoch ;
-  wire [9:0] \plans$163[0].first_tile ;
-  wire [9:0] \plans$163[0].last_tile ;
-  wire [24:0] \plans$163[1] ;
-  wire \plans$163[1].armed ;
-  wire [3:0] \plans$163[1].epoch ;
-  wire [9:0] \plans$163[1].first_tile ;
-  wire [9:0] \plans$163[1].last_tile ;
-  wire [24:0] \plans$163[2] ;
-  wire \plans$163[2].armed ;
-  wire [3:0] \plans$163[2].epoch ;
-  wire [9:0] \plans$163[2].first_tile ;
-  wire [9:0] \plans$163[2].last_tile ;
-  wire [24:0] \plans$163[3] ;
-  wire \plans$163[3].armed ;
-  wire [3:0] \plans$163[3].epoch ;
-  wire [9:0] \plans$163[3].first_tile ;
-  wire [9:0] \plans$163[3].last_tile ;
-  wire [99:0] \plans$164 ;
-  wire [24:0] \plans$164[0] ;
-  wire \plans$164[0].armed ;
-  wire [3:0] \plans$164[0].epoch ;
-  wire [9:0] \plans$164[0].first_tile ;
-  wire [9:0] \plans$164[0].last_tile ;
-  wire [24:0] \plans$164[1] ;
-  wire \plans$164[1].armed ;
-  wire [3:0] \plans$164[1].epoch ;
-  wire [9:0] \plans$164[1].first_tile ;
-  wire [9:0] \plans$164[1].last_tile ;
-  wire [24:0] \plans$164[2] ;
-  wire \plans$164[2].armed ;
-  wire [3:0] \plans$164[2].epoch ;
-  wire [9:0] \plans$164[2].first_tile ;
-  wire [9:0] \plans$164[2].last_tile ;
-  wire [24:0] \plans$164[3] ;
-  wire \plans$164[3].armed ;
-  wire [3:0] \plans$164[3].epoch ;
-  wire [9:0] \plans$164[3].first_tile ;
-  wire [9:0] \plans$164[3].last_tile ;
-  wire [99:0] \plans$165 ;
-  wire [24:0] \plans$165[0] ;
-  wire \plans$165[0].armed ;
-  wire [3:0] \plans$165[0].epoch ;
-  wire [9:0] \plans$165[0].first_tile ;
-  wire [9:0] \plans$165[0].last_tile ;
-  wire [24:0] \plans$165[1] ;
-  wire \plans$165[1].armed ;
-  wire [3:0] \plans$165[1].epoch ;
-  wire [9:0] \plans$165[1].first_tile ;
-  wire [9:0] \plans$165[1].last_tile ;
-  wire [24:0] \plans$165[2] ;
-  wire \plans$165[2].armed ;
-  wire [3:0] \plans$165[2].epoch ;
-  wire [9:0] \plans$165[2].first_tile ;
-  wire [9:0] \plans$165[2].last_tile ;
-  wire [24:0] \plans$165[3] ;
-  wire \plans$165[3].armed ;
-  wire [3:0] \plans$165[3].epoch ;
-  wire [9:0] \plans$165[3].first_tile ;
-  wire [9:0] \plans$165[3].last_tile ;
-  wire [99:0] \plans$166 ;
-  wire [24:0] \plans$166[0] ;
-  wire \plans$166[0].armed ;
-  wire [3:0] \plans$166[0].epoch ;
-  wire [9:0] \plans$166[0].first_tile ;
-  wire [9:0] \plans$166[0].last_tile ;
-  wire [24:0] \plans$166[1] ;
-  wire \plans$166[1].armed ;
-  wire [3:0] \plans$166[1].epoch ;
-  wire [9:0] \plans$166[1].first_tile ;
-  wire [9:0] \plans$166[1].last_tile ;
-  wire [24:0] \plans$166[2] ;
-  wire \plans$166[2].armed ;
-  wire [3:0] \plans$166[2].epoch ;
-  wire [9:0] \plans$166[2].first_tile ;
-  wire [9:0] \plans$166[2].last_tile ;
-  wire [24:0] \plans$166[3] ;
-  wire \plans$166[3].armed ;
-  wire [3:0] \plans$166[3].epoch ;
-  wire [9:0] \plans$166[3].first_tile ;
-  wire [9:0] \plans$166[3].last_tile ;
+  wire [99:0] \plans$128 ;
+  wire [24:0] \plans$128[0] ;
+  wire \plans$128[0].armed ;
+  wire [3:0] \plans$128[0].epoch ;
+  wire [9:0] \plans$128[0].first_tile ;
+  wire [9:0] \plans$128[0].last_tile ;
+  wire [24:0] \plans$128[1] ;
+  wire \plans$128[1].armed ;
+  wire [3:0] \plans$128[1].epoch ;
+  wire [9:0] \plans$128[1].first_tile ;
+  wire [9:0] \plans$128[1].last_tile ;
+  wire [24:0] \plans$128[2] ;
+  wire \plans$128[2].armed ;
+  wire [3:0] \plans$128[2].epoch ;
+  wire [9:0] \plans$128[2].first_tile ;
+  wire [9:0] \plans$128[2].last_tile ;
+  wire [24:0] \plans$128[3] ;
+  wire \plans$128[3].armed ;
+  wire [3:0] \plans$128[3].epoch ;
+  wire [9:0] \plans$128[3].first_tile ;
+  wire [9:0] \plans$128[3].last_tile ;
+  wire [99:0] \plans$131 ;
+  wire [24:0] \plans$131[0] ;
+  wire \plans$131[0].armed ;
+  wire [3:0] \plans$131[0].epoch ;
+  wire [9:0] \plans$131[0].first_tile ;
+  wire [9:0] \plans$131[0].last_tile ;
+  wire [24:0] \plans$131[1] ;
+  wire \plans$131[1].armed ;
+  wire [3:0] \plans$131[1].epoch ;
+  wire [9:0] \plans$131[1].first_tile ;
+  wire [9:0] \plans$131[1].last_tile ;
+  wire [24:0] \plans$131[2] ;
+  wire \plans$131[2].armed ;
+  wire [3:0] \plans$131[2].epoch ;
+  wire [9:0] \plans$131[2].first_tile ;
+  wire [9:0] \plans$131[2].last_tile ;
+  wire [24:0] \plans$131[3] ;
+  wire \plans$131[3].armed ;
+  wire [3:0] \plans$131[3].epoch ;
+  wire [9:0] \plans$131[3].first_tile ;
+  wire [9:0] \plans$131[3].last_tile ;
+  wire [99:0] \plans$134 ;
+  wire [24:0] \plans$134[0] ;
+  wire \plans$134[0].armed ;
+  wire [3:0] \plans$134[0].epoch ;
+  wire [9:0] \plans$134[0].first_tile ;
+  wire [9:0] \plans$134[0].last_tile ;
+  wire [24:0] \plans$134[1] ;
+  wire \plans$134[1].armed ;
+  wire [3:0] \plans$134[1].epoch ;
+  wire [9:0] \plans$134[1].first_tile ;
+  wire [9:0] \plans$134[1].last_tile ;
+  wire [24:0] \plans$134[2] ;
+  wire \plans$134[2].armed ;
+  wire [3:0] \plans$134[2].epoch ;
+  wire [9:0] \plans$134[2].first_tile ;
+  wire [9:0] \plans$134[2].last_tile ;
+  wire [24:0] \plans$134[3] ;
+  wire \plans$134[3].armed ;
+  wire [3:0] \plans$134[3].epoch ;
+  wire [9:0] \plans$134[3].first_tile ;
+  wire [9:0] \plans$134[3].last_tile ;
+  wire [99:0] \plans$137 ;
+  wire [24:0] \plans$137[0] ;
+  wire \plans$137[0].armed ;
+  wire [3:0] \plans$137[0].epoch ;
+  wire [9:0] \plans$137[0].first_tile ;
+  wire [9:0] \plans$137[0].last_tile ;
+  wire [24:0] \plans$137[1] ;
+  wire \plans$137[1].armed ;
+  wire [3:0] \plans$137[1].epoch ;
+  wire [9:0] \plans$137[1].first_tile ;
+  wire [9:0] \plans$137[1].last_tile ;
+  wire [24:0] \plans$137[2] ;
+  wire \plans$137[2].armed ;
+  wire [3:0] \plans$137[2].epoch ;
+  wire [9:0] \plans$137[2].first_tile ;
+  wire [9:0] \plans$137[2].last_tile ;
+  wire [24:0] \plans$137[3] ;
+  wire \plans$137[3].armed ;
+  wire [3:0] \plans$137[3].epoch ;
+  wire [9:0] \plans$137[3].first_tile ;
+  wire [9:0] \plans$137[3].last_tile ;
+  wire [99:0] \plans$142 ;
+  wire [24:0] \plans$142[0] ;
+  wire \plans$142[0].armed ;
+  wire [3:0] \plans$142[0].epoch ;
+  wire [9:0] \plans$142[0].first_tile ;
+  wire [9:0] \plans$142[0].last_tile ;
+  wire [24:0] \plans$142[1] ;
+  wire \plans$142[1].armed ;
+  wire [3:0] \plans$142[1].epoch ;
+  wire [9:0] \plans$142[1].first_tile ;
+  wire [9:0] \plans$142[1].last_tile ;
+  wire [24:0] \plans$142[2] ;
+  wire \plans$142[2].armed ;
+  wire [3:0] \plans$142[2].epoch ;
+  wire [9:0] \plans$142[2].first_tile ;
+  wire [9:0] \plans$142[2].last_tile ;
+  wire [24:0] \plans$142[3] ;
+  wire \plans$142[3].armed ;
+  wire [3:0] \plans$142[3].epoch ;
+  wire [9:0] \plans$142[3].first_tile ;
+  wire [9:0] \plans$142[3].last_tile ;
   wire [24:0] \plans[0] ;
   wire \plans[0].armed ;
   wire [3:0] \plans[0].epoch ;
@@ -1170,7 +1172,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [9:0] \plans[3].first_tile ;
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
-  wire [1:0] \policy$120 ;
+  wire [1:0] \policy$112 ;
   wire [134:0] producer__payload;
   wire [31:0] \producer__payload.address ;
   wire [63:0] \producer__payload.data ;
@@ -1199,22 +1201,22 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire r__valid;
   wire \r__valid$108 ;
   wire [35:0] read__payload;
-  wire [67:0] \read__payload$239 ;
-  wire [63:0] \read__payload$239.data ;
-  wire \read__payload$239.error ;
-  wire \read__payload$239.last ;
-  wire [1:0] \read__payload$239.source ;
-  wire [67:0] \read__payload$240 ;
-  wire [63:0] \read__payload$240.data ;
-  wire \read__payload$240.error ;
-  wire \read__payload$240.last ;
-  wire [1:0] \read__payload$240.source ;
+  wire [67:0] \read__payload$209 ;
+  wire [63:0] \read__payload$209.data ;
+  wire \read__payload$209.error ;
+  wire \read__payload$209.last ;
+  wire [1:0] \read__payload$209.source ;
+  wire [67:0] \read__payload$210 ;
+  wire [63:0] \read__payload$210.data ;
+  wire \read__payload$210.error ;
+  wire \read__payload$210.last ;
+  wire [1:0] \read__payload$210.source ;
   wire [31:0] \read__payload.address ;
   wire [3:0] \read__payload.beats ;
   wire read__ready;
   wire read__valid;
-  wire \read__valid$241 ;
-  wire \read__valid$242 ;
+  wire \read__valid$211 ;
+  wire \read__valid$212 ;
   wire [2:0] ready;
   wire [134:0] remote__payload;
   wire [31:0] \remote__payload.address ;
@@ -1231,26 +1233,26 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire remote__ready;
   wire remote__valid;
   wire [161:0] request__payload;
-  wire [161:0] \request__payload$224 ;
-  wire [31:0] \request__payload$224.address ;
-  wire [63:0] \request__payload$224.data ;
-  wire [1:0] \request__payload$224.dtype ;
-  wire \request__payload$224.last ;
-  wire [1:0] \request__payload$224.op ;
-  wire [1:0] \request__payload$224.source ;
-  wire [7:0] \request__payload$224.strobe ;
-  wire [2:0] \request__payload$224.tag ;
-  wire [31:0] \request__payload$224.tile ;
-  wire [1:0] \request__payload$224.tile.plan ;
-  wire [9:0] \request__payload$224.tile.slot ;
-  wire \request__payload$224.tile.tracked ;
-  wire [2:0] \request__payload$224.tile.wf ;
-  wire [15:0] \request__payload$224.tile.wg ;
-  wire [15:0] \request__payload$224.touch ;
-  wire \request__payload$224.touch.enable ;
-  wire [12:0] \request__payload$224.touch.index ;
-  wire \request__payload$224.touch.parity ;
-  wire \request__payload$224.touch.writer ;
+  wire [161:0] \request__payload$280 ;
+  wire [31:0] \request__payload$280.address ;
+  wire [63:0] \request__payload$280.data ;
+  wire [1:0] \request__payload$280.dtype ;
+  wire \request__payload$280.last ;
+  wire [1:0] \request__payload$280.op ;
+  wire [1:0] \request__payload$280.source ;
+  wire [7:0] \request__payload$280.strobe ;
+  wire [2:0] \request__payload$280.tag ;
+  wire [31:0] \request__payload$280.tile ;
+  wire [1:0] \request__payload$280.tile.plan ;
+  wire [9:0] \request__payload$280.tile.slot ;
+  wire \request__payload$280.tile.tracked ;
+  wire [2:0] \request__payload$280.tile.wf ;
+  wire [15:0] \request__payload$280.tile.wg ;
+  wire [15:0] \request__payload$280.touch ;
+  wire \request__payload$280.touch.enable ;
+  wire [12:0] \request__payload$280.touch.index ;
+  wire \request__payload$280.touch.parity ;
+  wire \request__payload$280.touch.writer ;
   wire [31:0] \request__payload.address ;
   wire [63:0] \request__payload.data ;
   wire [1:0] \request__payload.dtype ;
@@ -1271,9 +1273,9 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \request__payload.touch.parity ;
   wire \request__payload.touch.writer ;
   wire request__ready;
-  wire \request__ready$217 ;
+  wire \request__ready$281 ;
   wire request__valid;
-  wire \request__valid$216 ;
+  wire \request__valid$284 ;
   input rst;
   wire rst;
   wire [72:0] rx__payload;
@@ -1378,7 +1380,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire s_axil_wvalid;
   reg sent = 1'h0;
   wire stall;
-  wire \stall$384 ;
+  wire \stall$390 ;
   reg [5:0] start = 6'h00;
   reg [2:0] \start$331  = 3'h0;
   wire [2:0] \start$331[0] ;
@@ -1391,7 +1393,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire [1:0] \start[1].plan ;
   wire \start[1].valid ;
   wire [15:0] starvation_limit;
-  wire [15:0] \starvation_limit$122 ;
+  wire [15:0] \starvation_limit$114 ;
   wire [31:0] state;
   wire [31:0] \state$367 ;
   wire state_done;
@@ -1401,39 +1403,39 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire state_start;
   wire \state_start$365 ;
   wire [167:0] status;
-  wire [167:0] \status$142 ;
-  wire [41:0] \status$142[0] ;
-  wire \status$142[0].armed ;
-  wire \status$142[0].clearing ;
-  wire [16:0] \status$142[0].commands_done ;
-  wire \status$142[0].done ;
-  wire [3:0] \status$142[0].epoch ;
-  wire [16:0] \status$142[0].tiles_done ;
-  wire \status$142[0].timed_out ;
-  wire [41:0] \status$142[1] ;
-  wire \status$142[1].armed ;
-  wire \status$142[1].clearing ;
-  wire [16:0] \status$142[1].commands_done ;
-  wire \status$142[1].done ;
-  wire [3:0] \status$142[1].epoch ;
-  wire [16:0] \status$142[1].tiles_done ;
-  wire \status$142[1].timed_out ;
-  wire [41:0] \status$142[2] ;
-  wire \status$142[2].armed ;
-  wire \status$142[2].clearing ;
-  wire [16:0] \status$142[2].commands_done ;
-  wire \status$142[2].done ;
-  wire [3:0] \status$142[2].epoch ;
-  wire [16:0] \status$142[2].tiles_done ;
-  wire \status$142[2].timed_out ;
-  wire [41:0] \status$142[3] ;
-  wire \status$142[3].armed ;
-  wire \status$142[3].clearing ;
-  wire [16:0] \status$142[3].commands_done ;
-  wire \status$142[3].done ;
-  wire [3:0] \status$142[3].epoch ;
-  wire [16:0] \status$142[3].tiles_done ;
-  wire \status$142[3].timed_out ;
+  wire [167:0] \status$118 ;
+  wire [41:0] \status$118[0] ;
+  wire \status$118[0].armed ;
+  wire \status$118[0].clearing ;
+  wire [16:0] \status$118[0].commands_done ;
+  wire \status$118[0].done ;
+  wire [3:0] \status$118[0].epoch ;
+  wire [16:0] \status$118[0].tiles_done ;
+  wire \status$118[0].timed_out ;
+  wire [41:0] \status$118[1] ;
+  wire \status$118[1].armed ;
+  wire \status$118[1].clearing ;
+  wire [16:0] \status$118[1].commands_done ;
+  wire \status$118[1].done ;
+  wire [3:0] \status$118[1].epoch ;
+  wire [16:0] \status$118[1].tiles_done ;
+  wire \status$118[1].timed_out ;
+  wire [41:0] \status$118[2] ;
+  wire \status$118[2].armed ;
+  wire \status$118[2].clearing ;
+  wire [16:0] \status$118[2].commands_done ;
+  wire \status$118[2].done ;
+  wire [3:0] \status$118[2].epoch ;
+  wire [16:0] \status$118[2].tiles_done ;
+  wire \status$118[2].timed_out ;
+  wire [41:0] \status$118[3] ;
+  wire \status$118[3].armed ;
+  wire \status$118[3].clearing ;
+  wire [16:0] \status$118[3].commands_done ;
+  wire \status$118[3].done ;
+  wire [3:0] \status$118[3].epoch ;
+  wire [16:0] \status$118[3].tiles_done ;
+  wire \status$118[3].timed_out ;
   wire [28:0] \status$360 ;
   wire \status$360.complete ;
   wire [8:0] \status$360.intensity ;
@@ -1474,47 +1476,47 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire \status[3].timed_out ;
   wire store;
   wire [54:0] table__payload;
-  wire [54:0] \table__payload$148 ;
-  wire [31:0] \table__payload$148.data ;
-  wire [15:0] \table__payload$148.entry ;
-  wire [2:0] \table__payload$148.table ;
-  wire [3:0] \table__payload$148.word ;
-  wire [54:0] \table__payload$151 ;
-  wire [31:0] \table__payload$151.data ;
-  wire [15:0] \table__payload$151.entry ;
-  wire [2:0] \table__payload$151.table ;
-  wire [3:0] \table__payload$151.word ;
-  wire [54:0] \table__payload$153 ;
-  wire [31:0] \table__payload$153.data ;
-  wire [15:0] \table__payload$153.entry ;
-  wire [2:0] \table__payload$153.table ;
-  wire [3:0] \table__payload$153.word ;
-  wire [54:0] \table__payload$155 ;
-  wire [31:0] \table__payload$155.data ;
-  wire [15:0] \table__payload$155.entry ;
-  wire [2:0] \table__payload$155.table ;
-  wire [3:0] \table__payload$155.word ;
-  wire [54:0] \table__payload$157 ;
-  wire [31:0] \table__payload$157.data ;
-  wire [15:0] \table__payload$157.entry ;
-  wire [2:0] \table__payload$157.table ;
-  wire [3:0] \table__payload$157.word ;
-  wire [54:0] \table__payload$159 ;
-  wire [31:0] \table__payload$159.data ;
-  wire [15:0] \table__payload$159.entry ;
-  wire [2:0] \table__payload$159.table ;
-  wire [3:0] \table__payload$159.word ;
+  wire [54:0] \table__payload$124 ;
+  wire [31:0] \table__payload$124.data ;
+  wire [15:0] \table__payload$124.entry ;
+  wire [2:0] \table__payload$124.table ;
+  wire [3:0] \table__payload$124.word ;
+  wire [54:0] \table__payload$129 ;
+  wire [31:0] \table__payload$129.data ;
+  wire [15:0] \table__payload$129.entry ;
+  wire [2:0] \table__payload$129.table ;
+  wire [3:0] \table__payload$129.word ;
+  wire [54:0] \table__payload$132 ;
+  wire [31:0] \table__payload$132.data ;
+  wire [15:0] \table__payload$132.entry ;
+  wire [2:0] \table__payload$132.table ;
+  wire [3:0] \table__payload$132.word ;
+  wire [54:0] \table__payload$135 ;
+  wire [31:0] \table__payload$135.data ;
+  wire [15:0] \table__payload$135.entry ;
+  wire [2:0] \table__payload$135.table ;
+  wire [3:0] \table__payload$135.word ;
+  wire [54:0] \table__payload$138 ;
+  wire [31:0] \table__payload$138.data ;
+  wire [15:0] \table__payload$138.entry ;
+  wire [2:0] \table__payload$138.table ;
+  wire [3:0] \table__payload$138.word ;
+  wire [54:0] \table__payload$140 ;
+  wire [31:0] \table__payload$140.data ;
+  wire [15:0] \table__payload$140.entry ;
+  wire [2:0] \table__payload$140.table ;
+  wire [3:0] \table__payload$140.word ;
   wire [31:0] \table__payload.data ;
   wire [15:0] \table__payload.entry ;
   wire [2:0] \table__payload.table ;
   wire [3:0] \table__payload.word ;
   wire table__valid;
-  wire \table__valid$150 ;
-  wire \table__valid$152 ;
-  wire \table__valid$154 ;
-  wire \table__valid$156 ;
-  wire \table__valid$158 ;
-  wire \table__valid$160 ;
+  wire \table__valid$126 ;
+  wire \table__valid$130 ;
+  wire \table__valid$133 ;
+  wire \table__valid$136 ;
+  wire \table__valid$139 ;
+  wire \table__valid$141 ;
   wire [15:0] threshold;
   wire [15:0] thresholds__0;
   wire [15:0] \thresholds__0$352 ;
@@ -1578,20 +1580,20 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   wire w__valid;
   wire \w__valid$99 ;
   wire wanted;
-  assign \$1  = ! \read__payload$239 [1:0];
-  assign \read__valid$241  = \read__valid$242  & \$1 ;
-  assign \$2  = \read__payload$239 [1:0] == 2'h2;
-  assign data__valid = \read__valid$242  & \$2 ;
+  assign \$1  = ! \read__payload$209 [1:0];
+  assign \read__valid$211  = \read__valid$212  & \$1 ;
+  assign \$2  = \read__payload$209 [1:0] == 2'h2;
+  assign data__valid = \read__valid$212  & \$2 ;
   assign \$3  = ! commit__payload[1:0];
-  assign commit__valid = \commit__valid$248  & \$3 ;
-  assign \$153  = fire__payload[1:0] * 5'h19;
-  assign \$4  = plans >> \$153 ;
-  assign \$5  = \fire__valid$261  & \$4 [0];
+  assign commit__valid = \commit__valid$218  & \$3 ;
+  assign \$155  = fire__payload[1:0] * 5'h19;
+  assign \$4  = plans >> \$155 ;
+  assign \$5  = \fire__valid$231  & \$4 [0];
   assign \$6  = ~ hold;
   assign fire__valid = \$5  & \$6 ;
   assign \$7  = ~ \$4 [0];
   assign \$8  = ~ hold;
-  assign \$9  = \fire__ready$264  & \$8 ;
+  assign \$9  = \fire__ready$234  & \$8 ;
   assign fire__ready = \$7  | \$9 ;
   assign \$10  = ~ \done$319 [0];
   assign clear__valid = \clear__valid$318  & \$10 ;
@@ -1631,59 +1633,59 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \$41  = \start$331 [2:1] == 2'h3;
   assign \$42  = \start$331 [0] & \$41 ;
   assign \$43  = | { \$42 , \$40 , \$38  };
-  assign \$44  = \commit__valid$248  & commit__payload[43];
+  assign \$44  = \commit__valid$218  & commit__payload[43];
   assign \$45  = \busy$334  | \busy$335 ;
-  assign \$46  = \$45  | \busy$336 ;
-  assign \$47  = \$46  | queued;
-  assign \$48  = \$47  | \busy$338 ;
-  assign busy = \$48  | { \$43 , \$36 , \$29 , \$22  };
+  assign \$46  = \$45  | queued;
+  assign \$47  = \$46  | \busy$337 ;
+  assign \$48  = \$47  | { \$43 , \$36 , \$29 , \$22  };
+  assign busy = \$48  | \busy$338 ;
   assign store = start[0] | sent;
   assign \$49  = \i__valid$289  & packet__ready;
   assign \$50  = \$49  & \$131 [72];
-  assign \$51  = link_tx_tvalid & link_tx_tready;
-  assign \$52  = link_rx_tvalid & link_rx_tready;
-  assign \$53  = fire__valid & \fire__ready$264 ;
-  assign \$54  = trace_occupancy >= 1'h0;
-  assign \$55  = trace_occupancy <= 1'h0;
-  assign \$56  = \$54  & \$55 ;
-  assign \$57  = trace_occupancy >= 1'h1;
-  assign \$58  = trace_occupancy <= 3'h4;
-  assign \$59  = \$57  & \$58 ;
-  assign \$60  = trace_occupancy >= 3'h5;
-  assign \$61  = trace_occupancy <= 4'h9;
-  assign \$62  = \$60  & \$61 ;
-  assign \$63  = trace_occupancy >= 4'ha;
-  assign \$64  = trace_occupancy <= 4'he;
-  assign \$65  = \$63  & \$64 ;
-  assign \$66  = trace_occupancy >= 4'hf;
-  assign \$67  = trace_occupancy <= 5'h13;
-  assign \$68  = \$66  & \$67 ;
-  assign \$69  = trace_occupancy >= 5'h14;
-  assign \$70  = trace_occupancy <= 5'h1d;
-  assign \$71  = \$69  & \$70 ;
-  assign \$72  = trace_occupancy >= 5'h1e;
-  assign \$73  = trace_occupancy <= 6'h27;
-  assign \$74  = \$72  & \$73 ;
-  assign \$75  = trace_occupancy >= 6'h28;
+  assign \$51  = fire__valid & \fire__ready$234 ;
+  assign \$52  = trace_occupancy >= 1'h0;
+  assign \$53  = trace_occupancy <= 1'h0;
+  assign \$54  = \$52  & \$53 ;
+  assign \$55  = trace_occupancy >= 1'h1;
+  assign \$56  = trace_occupancy <= 3'h4;
+  assign \$57  = \$55  & \$56 ;
+  assign \$58  = trace_occupancy >= 3'h5;
+  assign \$59  = trace_occupancy <= 4'h9;
+  assign \$60  = \$58  & \$59 ;
+  assign \$61  = trace_occupancy >= 4'ha;
+  assign \$62  = trace_occupancy <= 4'he;
+  assign \$63  = \$61  & \$62 ;
+  assign \$64  = trace_occupancy >= 4'hf;
+  assign \$65  = trace_occupancy <= 5'h13;
+  assign \$66  = \$64  & \$65 ;
+  assign \$67  = trace_occupancy >= 5'h14;
+  assign \$68  = trace_occupancy <= 5'h1d;
+  assign \$69  = \$67  & \$68 ;
+  assign \$70  = trace_occupancy >= 5'h1e;
+  assign \$71  = trace_occupancy <= 6'h27;
+  assign \$72  = \$70  & \$71 ;
+  assign \$73  = trace_occupancy >= 6'h28;
+  assign \$75  = link_tx_tvalid & link_tx_tready;
+  assign \$76  = link_rx_tvalid & link_rx_tready;
   assign \$77  = compute__valid & compute__ready;
   assign \$78  = \$77  & compute__payload[130];
   assign \$79  = | compute__payload[1:0];
   assign \$80  = \$78  & \$79 ;
-  assign \$81  = ingress__valid & request__ready;
+  assign \$81  = ingress__valid & \request__ready$281 ;
   assign \$82  = \$81  & ingress__payload[130];
   assign \$83  = | ingress__payload[1:0];
   assign \$84  = \$82  & \$83 ;
-  assign \$85  = fire__valid & \fire__ready$264 ;
+  assign \$85  = fire__valid & \fire__ready$234 ;
   assign \$86  = producer__valid & remote__ready;
   assign \$87  = \$86  & producer__payload[4];
   assign \$88  = s_axi_wvalid & s_axi_wready;
   assign \$89  = producer__valid & remote__ready;
   assign \$90  = ! commit__payload[1:0];
-  assign \$91  = \commit__valid$248  & \$90 ;
+  assign \$91  = \commit__valid$218  & \$90 ;
   assign \$92  = commit__payload[1:0] == 1'h1;
-  assign \$93  = \commit__valid$248  & \$92 ;
-  assign \$94  = fire__valid & \fire__ready$264 ;
-  assign \$95  = \i__valid$269  & block__ready;
+  assign \$93  = \commit__valid$218  & \$92 ;
+  assign \$94  = fire__valid & \fire__ready$234 ;
+  assign \$95  = \i__valid$239  & block__ready;
   assign \$96  = \i__valid$289  & packet__ready;
   assign \$97  = link_tx_tvalid & link_tx_tready;
   assign \$98  = link_rx_tvalid & link_rx_tready;
@@ -1732,21 +1734,21 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   always @(posedge clk)
     trace_command_done <= \$120 ;
   always @(posedge clk)
-    trace_tx <= \$121 ;
+    trace_done <= \$121 ;
   always @(posedge clk)
-    trace_rx <= \$122 ;
+    trace_occupancy <= \$122 ;
   always @(posedge clk)
-    trace_done <= \$123 ;
+    trace_tx <= \$123 ;
   always @(posedge clk)
-    trace_occupancy <= \$124 ;
+    trace_rx <= \$124 ;
   \t3_node_small.blocks  blocks (
     .clk(clk),
-    .i__payload(\i__payload$265 ),
+    .i__payload(\i__payload$235 ),
     .i__ready(block__ready),
-    .i__valid(\i__valid$269 ),
-    .o__payload(\block__payload$271 ),
-    .o__ready(\o__ready$273 ),
-    .o__valid(\block__valid$275 ),
+    .i__valid(\i__valid$239 ),
+    .o__payload(\block__payload$241 ),
+    .o__ready(\o__ready$243 ),
+    .o__valid(\block__valid$245 ),
     .rst(rst)
   );
   \t3_node_small.bursts  bursts (
@@ -1760,7 +1762,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .rst(rst)
   );
   \t3_node_small.commands  commands (
-    .busy(\busy$338 ),
+    .busy(\busy$337 ),
     .clk(clk),
     .\end (\end$391 ),
     .rst(rst),
@@ -1769,13 +1771,13 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   \t3_node_small.communication  communication (
     .clk(clk),
     .i__0__payload(i__0__payload),
-    .i__0__ready(\o__ready$221 ),
+    .i__0__ready(\o__ready$191 ),
     .i__0__valid(i__0__valid),
     .i__1__payload(i__1__payload),
     .i__1__ready(doorbell_local__ready),
     .i__1__valid(i__1__valid),
     .o__payload(dma__payload),
-    .o__ready(\o__ready$235 ),
+    .o__ready(\o__ready$205 ),
     .o__valid(dma__valid),
     .rst(rst)
   );
@@ -1785,24 +1787,24 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .clear__valid(\clear__valid$326 ),
     .clk(clk),
     .commit__payload(commit__payload),
-    .commit__valid(\commit__valid$248 ),
+    .commit__valid(\commit__valid$218 ),
     .compute__ready(compute__ready),
-    .dma__ready(\o__ready$235 ),
-    .\error__payload$92 (error__2__payload),
-    .\error__valid$90 (\error__valid$178 ),
-    .events(\events$382 ),
+    .dma__ready(\o__ready$205 ),
+    .\error__payload$94 (error__2__payload),
+    .\error__valid$92 (\error__valid$154 ),
+    .events(\events$381 ),
     .i__0__payload(ingress__payload),
     .i__0__valid(ingress__valid),
     .i__1__payload(dma__payload),
     .i__1__valid(dma__valid),
     .i__payload(compute__payload),
     .i__valid(compute__valid),
-    .ingress__ready(request__ready),
-    .latency(latency),
+    .ingress__ready(\request__ready$281 ),
     .occupancy(\occupancy$397 ),
     .policy(policy),
-    .read__payload(\read__payload$239 ),
-    .read__valid(\read__valid$242 ),
+    .\port$17967$0 (\$132 ),
+    .read__payload(\read__payload$209 ),
+    .read__valid(\read__valid$212 ),
     .rst(rst),
     .starvation_limit(starvation_limit),
     .threshold(\status$360 [28:13])
@@ -1814,28 +1816,28 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .credit(link_tx_credit),
     .dma__ready(\o__ready$305 ),
     .error__payload(error__5__payload),
-    .error__valid(\error__valid$190 ),
+    .error__valid(\error__valid$166 ),
     .fraction(fraction),
     .header_fraction(header_fraction),
     .header_interval(header_interval),
     .i__payload(producer__payload),
     .i__valid(producer__valid),
     .interval(interval),
-    .latency(\latency$125 ),
     .o__ready(link_tx_tready),
+    .\port$17969$0 (\$133 ),
     .producer__ready(remote__ready),
     .rst(rst),
-    .stall(stall),
+    .stall(\stall$390 ),
     .tx__payload(tx__payload),
     .tx__valid(link_tx_tvalid)
   );
   \t3_node_small.engine  engine (
-    .block__payload(\block__payload$271 ),
-    .block__ready(\o__ready$273 ),
-    .block__valid(\block__valid$275 ),
+    .block__payload(\block__payload$241 ),
+    .block__ready(\o__ready$243 ),
+    .block__valid(\block__valid$245 ),
     .bytes(bytes),
     .clk(clk),
-    .data__payload(\read__payload$239 ),
+    .data__payload(\read__payload$209 ),
     .done__payload(block_done__payload),
     .done__valid(done__valid),
     .first_read__payload(first_read__payload),
@@ -1843,24 +1845,24 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .\i__valid$30 (data__valid),
     .packet__ready(packet__ready),
     .packet__valid(\i__valid$289 ),
-    .\port$17054$0 (\$130 ),
-    .\port$17056$0 (\$131 ),
-    .\port$7834$0 (\$129 ),
+    .\port$17059$0 (\$130 ),
+    .\port$17061$0 (\$131 ),
+    .\port$7839$0 (\$129 ),
     .read__payload(i__payload),
     .read__ready(read__ready),
     .read__valid(i__valid),
     .rst(rst),
-    .stall(\stall$384 )
+    .stall(stall)
   );
   \t3_node_small.front_end  front_end (
-    .block__payload(\i__payload$265 ),
+    .block__payload(\i__payload$235 ),
     .block__ready(block__ready),
-    .block__valid(\i__valid$269 ),
+    .block__valid(\i__valid$239 ),
     .block_done__payload(block_done__payload),
     .block_done__valid(block_done__valid),
     .clk(clk),
     .command_done__payload(command_done__payload),
-    .command_done__valid(\command_done__valid$284 ),
+    .command_done__valid(\command_done__valid$254 ),
     .doorbell_local__payload(i__1__payload),
     .doorbell_local__ready(doorbell_local__ready),
     .doorbell_local__valid(i__1__valid),
@@ -1870,21 +1872,21 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .ended__payload(ended__payload),
     .ended__valid(ended__valid),
     .fire__payload(fire__payload),
-    .fire__ready(\fire__ready$264 ),
+    .fire__ready(\fire__ready$234 ),
     .fire__valid(fire__valid),
     .interrupt(interrupt),
     .plans(plans),
     .rst(rst),
     .table__payload(table__payload),
-    .table__valid(\table__valid$160 )
+    .table__valid(\table__valid$141 )
   );
   \t3_node_small.ingress  ingress (
-    .busy(\busy$335 ),
+    .busy(\busy$338 ),
     .clk(clk),
     .credit(link_rx_credit),
     .error__payload(error__1__payload),
-    .error__valid(\error__valid$174 ),
-    .events(\events$380 ),
+    .error__valid(\error__valid$150 ),
+    .events(\events$389 ),
     .hold_timeout(hold_timeout),
     .holding(holding),
     .holding_plan(holding_plan),
@@ -1892,12 +1894,12 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .i__valid(link_rx_tvalid),
     .plans(plans),
     .request__payload(ingress__payload),
-    .request__ready(request__ready),
+    .request__ready(\request__ready$281 ),
     .request__valid(ingress__valid),
     .rst(rst),
     .rx__ready(link_rx_tready),
     .table__payload(table__payload),
-    .table__valid(\table__valid$152 )
+    .table__valid(\table__valid$130 )
   );
   \t3_node_small.intensity_monitor  intensity_monitor (
     .access(access),
@@ -1939,14 +1941,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .command_done__valid(command_done__valid),
     .done(plan_done),
     .error__payload(error__4__payload),
-    .error__valid(\error__valid$186 ),
+    .error__valid(\error__valid$162 ),
     .full__payload(full__payload),
-    .full__valid(\full__valid$256 ),
+    .full__valid(\full__valid$226 ),
     .plans(plans),
     .rst(rst),
     .status(status),
     .table__payload(table__payload),
-    .table__valid(\table__valid$158 )
+    .table__valid(\table__valid$139 )
   );
   \t3_node_small.producer  producer (
     .ar__payload(\ar__payload$104 ),
@@ -1967,16 +1969,16 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .compute__valid(compute__valid),
     .error__payload(error__0__payload),
     .error__valid(error__valid),
-    .o__ready(compute__ready),
-    .\o__ready$50 (remote__ready),
+    .o__ready(remote__ready),
+    .\o__ready$54 (compute__ready),
     .plans(plans),
-    .\port$15110$0 (\$126 ),
-    .\port$15112$0 (\$127 ),
+    .\port$15115$0 (\$126 ),
+    .\port$15117$0 (\$127 ),
     .r__payload(\r__payload$107 ),
     .r__ready(s_axi_rready),
     .r__valid(s_axi_rvalid),
-    .read__payload(\read__payload$239 ),
-    .read__valid(\read__valid$241 ),
+    .read__payload(\read__payload$209 ),
+    .read__valid(\read__valid$211 ),
     .remote__payload(producer__payload),
     .remote__valid(producer__valid),
     .rst(rst),
@@ -1989,12 +1991,12 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   );
   \t3_node_small.reads  reads (
     .clk(clk),
-    .i__payload(\i__payload$225 ),
-    .i__valid(\i__valid$215 ),
-    .o__payload(\o__payload$226 ),
-    .o__ready(\o__ready$221 ),
+    .i__payload(\i__payload$195 ),
+    .i__valid(\i__valid$185 ),
+    .o__payload(\o__payload$196 ),
+    .o__ready(\o__ready$191 ),
     .o__valid(i__0__valid),
-    .room(\request__ready$217 ),
+    .room(request__ready),
     .rst(rst)
   );
   \t3_node_small.registers  registers (
@@ -2042,8 +2044,8 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .link_header_fraction(header_fraction),
     .link_header_interval(header_interval),
     .link_interval(interval),
-    .link_latency(\latency$125 ),
-    .memory_latency(latency),
+    .link_latency_cycles(\$133 ),
+    .memory_latency_cycles(\$132 ),
     .plan_done(plan_done),
     .policy(policy),
     .r__payload(r__payload),
@@ -2057,7 +2059,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .state_start(state_start),
     .status(status),
     .table__payload(table__payload),
-    .table__valid(\table__valid$150 ),
+    .table__valid(\table__valid$126 ),
     .thresholds__0(thresholds__0),
     .thresholds__1(thresholds__1),
     .thresholds__2(thresholds__2),
@@ -2067,7 +2069,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .w__valid(s_axil_wvalid)
   );
   \t3_node_small.requests  requests (
-    .busy(\busy$336 ),
+    .busy(\busy$335 ),
     .clk(clk),
     .\end (\end ),
     .rst(rst),
@@ -2079,9 +2081,9 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .o__payload(a__payload),
     .o__ready(\o__ready$293 ),
     .o__valid(a__valid),
-    .\port$17054$0 (\$130 ),
-    .\port$17056$0 (\$131 ),
-    .\port$7834$0 (\$129 ),
+    .\port$17059$0 (\$130 ),
+    .\port$17061$0 (\$131 ),
+    .\port$7839$0 (\$129 ),
     .room(packet__ready),
     .rst(rst)
   );
@@ -2090,9 +2092,9 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .burst__ready(o__ready),
     .burst__valid(burst__valid),
     .clk(clk),
-    .request__payload(\request__payload$224 ),
-    .request__ready(\request__ready$217 ),
-    .request__valid(\i__valid$215 ),
+    .request__payload(request__payload),
+    .request__ready(request__ready),
+    .request__valid(\i__valid$185 ),
     .rst(rst)
   );
   \t3_node_small.tracker  tracker (
@@ -2102,11 +2104,11 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .clear_marks(clear_marks),
     .clk(clk),
     .commit__payload(commit__payload),
-    .commit__valid(\commit__valid$250 ),
+    .commit__valid(\commit__valid$220 ),
     .error__payload(error__3__payload),
-    .error__valid(\error__valid$182 ),
+    .error__valid(\error__valid$158 ),
     .full__payload(full__payload),
-    .full__valid(\full__valid$254 ),
+    .full__valid(\full__valid$224 ),
     .high_water(high_water),
     .occupancy(occupancy),
     .overflow_high_water(overflow_high_water),
@@ -2119,7 +2121,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .state_index(state_index),
     .state_start(state_start),
     .table__payload(table__payload),
-    .table__valid(\table__valid$154 )
+    .table__valid(\table__valid$133 )
   );
   \t3_node_small.trigger  trigger (
     .clear__payload(clear__payload),
@@ -2127,7 +2129,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .clear__valid(\clear__valid$323 ),
     .clk(clk),
     .fire__ready(fire__ready),
-    .fire__valid(\fire__valid$261 ),
+    .fire__valid(\fire__valid$231 ),
     .full__payload(full__payload),
     .full__valid(full__valid),
     .o__payload(fire__payload),
@@ -2135,7 +2137,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .queued(queued),
     .rst(rst),
     .table__payload(table__payload),
-    .table__valid(\table__valid$156 )
+    .table__valid(\table__valid$136 )
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
@@ -2185,7 +2187,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$104  = \events$382 [0];
+    \$104  = \events$381 [0];
     if (rst) begin
       \$104  = 1'h0;
     end
@@ -2234,14 +2236,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$111  = \events$382 [6];
+    \$111  = \events$381 [6];
     if (rst) begin
       \$111  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$112  = \full__valid$254 ;
+    \$112  = \full__valid$224 ;
     if (rst) begin
       \$112  = 1'h0;
     end
@@ -2276,7 +2278,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$117  = \i__payload$265 [194:179];
+    \$117  = \i__payload$235 [194:179];
     if (rst) begin
       \$117  = 16'h0000;
     end
@@ -2297,37 +2299,37 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$120  = \command_done__valid$284 ;
+    \$120  = \command_done__valid$254 ;
     if (rst) begin
       \$120  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$121  = \$97 ;
+    \$121  = plan_done;
     if (rst) begin
-      \$121  = 1'h0;
+      \$121  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$122  = \$98 ;
+    \$122  = \occupancy$397 ;
     if (rst) begin
-      \$122  = 1'h0;
+      \$122  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$123  = plan_done;
+    \$123  = \$97 ;
     if (rst) begin
-      \$123  = 4'h0;
+      \$123  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
-    \$124  = \occupancy$397 ;
+    \$124  = \$98 ;
     if (rst) begin
-      \$124  = 16'h0000;
+      \$124  = 1'h0;
     end
   end
   assign aw__payload = s_axil_awaddr;
@@ -2353,82 +2355,84 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \ar__ready$106  = s_axi_arready;
   assign \r__valid$108  = s_axi_rvalid;
   assign \r__ready$109  = s_axi_rready;
-  assign tx__valid = link_tx_tvalid;
-  assign tx__ready = link_tx_tready;
-  assign rx__valid = link_rx_tvalid;
-  assign rx__ready = link_rx_tready;
-  assign credit = link_tx_credit;
-  assign \credit$117  = link_rx_credit;
-  assign \irq$118  = irq;
-  assign \policy$120  = policy;
-  assign \starvation_limit$122  = starvation_limit;
-  assign memory_latency = latency;
-  assign link_latency = \latency$125 ;
-  assign link_interval = interval;
-  assign link_fraction = fraction;
-  assign link_header_interval = header_interval;
-  assign link_header_fraction = header_fraction;
-  assign \hold_timeout$136  = hold_timeout;
-  assign \holding$138  = holding;
-  assign \holding_plan$140  = holding_plan;
-  assign \status$142  = status;
+  assign \irq$110  = irq;
+  assign \policy$112  = policy;
+  assign \starvation_limit$114  = starvation_limit;
+  assign latency = { 8'h00, \$132  };
+  assign memory_latency = { 8'h00, \$132  };
+  assign \status$118  = status;
   assign done = plan_done;
-  assign \interrupt$146  = interrupt;
-  assign \table__payload$148  = table__payload;
-  assign \table__payload$151  = table__payload;
-  assign \table__payload$153  = table__payload;
-  assign \table__payload$155  = table__payload;
-  assign \table__payload$157  = table__payload;
-  assign \table__payload$159  = table__payload;
-  assign \plans$162  = plans;
-  assign \plans$163  = plans;
-  assign \plans$164  = plans;
-  assign \plans$165  = plans;
-  assign \plans$166  = plans;
+  assign \interrupt$122  = interrupt;
+  assign \table__payload$124  = table__payload;
+  assign \plans$128  = plans;
+  assign \table__payload$129  = table__payload;
+  assign \plans$131  = plans;
+  assign \table__payload$132  = table__payload;
+  assign \plans$134  = plans;
+  assign \table__payload$135  = table__payload;
+  assign \plans$137  = plans;
+  assign \table__payload$138  = table__payload;
+  assign \table__payload$140  = table__payload;
+  assign \plans$142  = plans;
   assign error__payload = error__0__payload;
-  assign \error__payload$172  = error__1__payload;
-  assign \error__payload$176  = error__2__payload;
-  assign \error__payload$180  = error__3__payload;
-  assign \error__payload$184  = error__4__payload;
-  assign \error__payload$188  = error__5__payload;
-  assign \compute__payload$192  = compute__payload;
-  assign \compute__ready$194  = compute__ready;
-  assign \compute__valid$196  = compute__valid;
-  assign request__payload = ingress__payload;
-  assign ingress__ready = request__ready;
-  assign request__valid = ingress__valid;
+  assign \error__payload$148  = error__1__payload;
+  assign \error__payload$152  = error__2__payload;
+  assign \error__payload$156  = error__3__payload;
+  assign \error__payload$160  = error__4__payload;
+  assign \error__payload$164  = error__5__payload;
+  assign \compute__payload$168  = compute__payload;
+  assign \compute__ready$170  = compute__ready;
+  assign \compute__valid$172  = compute__valid;
   assign read__payload = i__payload;
   assign i__ready = read__ready;
   assign read__valid = i__valid;
   assign o__payload = burst__payload;
   assign burst__ready = o__ready;
   assign o__valid = burst__valid;
-  assign \request__valid$216  = \i__valid$215 ;
-  assign \i__ready$218  = \request__ready$217 ;
-  assign \o__valid$220  = i__0__valid;
-  assign i__0__ready = \o__ready$221 ;
+  assign request__valid = \i__valid$185 ;
+  assign \i__ready$188  = request__ready;
+  assign \o__valid$190  = i__0__valid;
+  assign i__0__ready = \o__ready$191 ;
   assign doorbell_local__payload = i__1__payload;
   assign i__1__ready = doorbell_local__ready;
   assign doorbell_local__valid = i__1__valid;
-  assign \o__payload$234  = dma__payload;
-  assign dma__ready = \o__ready$235 ;
-  assign \o__valid$238  = dma__valid;
-  assign \read__payload$240  = \read__payload$239 ;
-  assign data__payload = \read__payload$239 ;
-  assign \commit__payload$246  = commit__payload;
-  assign \commit__payload$249  = commit__payload;
-  assign \full__payload$252  = full__payload;
-  assign \full__payload$255  = full__payload;
+  assign \o__payload$204  = dma__payload;
+  assign dma__ready = \o__ready$205 ;
+  assign \o__valid$208  = dma__valid;
+  assign \read__payload$210  = \read__payload$209 ;
+  assign data__payload = \read__payload$209 ;
+  assign \commit__payload$216  = commit__payload;
+  assign \commit__payload$219  = commit__payload;
+  assign \full__payload$222  = full__payload;
+  assign \full__payload$225  = full__payload;
   assign wanted = \$4 [0];
-  assign \fire__payload$259  = fire__payload;
-  assign block__payload = \i__payload$265 ;
-  assign \i__ready$268  = block__ready;
-  assign block__valid = \i__valid$269 ;
-  assign \o__payload$272  = \block__payload$271 ;
-  assign \block__ready$274  = \o__ready$273 ;
-  assign \o__valid$276  = \block__valid$275 ;
+  assign \fire__payload$229  = fire__payload;
+  assign block__payload = \i__payload$235 ;
+  assign \i__ready$238  = block__ready;
+  assign block__valid = \i__valid$239 ;
+  assign \o__payload$242  = \block__payload$241 ;
+  assign \block__ready$244  = \o__ready$243 ;
+  assign \o__valid$246  = \block__valid$245 ;
   assign done__payload = block_done__payload;
-  assign \command_done__payload$282  = command_done__payload;
+  assign \command_done__payload$252  = command_done__payload;
+  assign tx__valid = link_tx_tvalid;
+  assign tx__ready = link_tx_tready;
+  assign rx__valid = link_rx_tvalid;
+  assign rx__ready = link_rx_tready;
+  assign credit = link_tx_credit;
+  assign \credit$262  = link_rx_credit;
+  assign \latency$263  = { 7'h00, \$133  };
+  assign link_latency = { 7'h00, \$133  };
+  assign link_interval = interval;
+  assign link_fraction = fraction;
+  assign link_header_interval = header_interval;
+  assign link_header_fraction = header_fraction;
+  assign \hold_timeout$274  = hold_timeout;
+  assign \holding$276  = holding;
+  assign \holding_plan$278  = holding_plan;
+  assign \request__payload$280  = ingress__payload;
+  assign ingress__ready = \request__ready$281 ;
+  assign \request__valid$284  = ingress__valid;
   assign \i__payload$285  = { \$131 , \$129 , \$130  };
   assign packet__payload = { \$131 , \$129 , \$130  };
   assign \i__ready$288  = packet__ready;
@@ -2508,12 +2512,6 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \r__payload$107.data  = \r__payload$107 [67:4];
   assign \r__payload$107.resp  = \r__payload$107 [69:68];
   assign \r__payload$107.last  = \r__payload$107 [70];
-  assign \tx__payload.data  = tx__payload[63:0];
-  assign \tx__payload.keep  = tx__payload[71:64];
-  assign \tx__payload.last  = tx__payload[72];
-  assign \rx__payload.data  = rx__payload[63:0];
-  assign \rx__payload.keep  = rx__payload[71:64];
-  assign \rx__payload.last  = rx__payload[72];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -2546,66 +2544,46 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \status[3].epoch  = status[133:130];
   assign \status[3].tiles_done  = status[150:134];
   assign \status[3].commands_done  = status[167:151];
-  assign \status$142[0]  = status[41:0];
-  assign \status$142[0].armed  = status[0];
-  assign \status$142[0].done  = status[1];
-  assign \status$142[0].timed_out  = status[2];
-  assign \status$142[0].clearing  = status[3];
-  assign \status$142[0].epoch  = status[7:4];
-  assign \status$142[0].tiles_done  = status[24:8];
-  assign \status$142[0].commands_done  = status[41:25];
-  assign \status$142[1]  = status[83:42];
-  assign \status$142[1].armed  = status[42];
-  assign \status$142[1].done  = status[43];
-  assign \status$142[1].timed_out  = status[44];
-  assign \status$142[1].clearing  = status[45];
-  assign \status$142[1].epoch  = status[49:46];
-  assign \status$142[1].tiles_done  = status[66:50];
-  assign \status$142[1].commands_done  = status[83:67];
-  assign \status$142[2]  = status[125:84];
-  assign \status$142[2].armed  = status[84];
-  assign \status$142[2].done  = status[85];
-  assign \status$142[2].timed_out  = status[86];
-  assign \status$142[2].clearing  = status[87];
-  assign \status$142[2].epoch  = status[91:88];
-  assign \status$142[2].tiles_done  = status[108:92];
-  assign \status$142[2].commands_done  = status[125:109];
-  assign \status$142[3]  = status[167:126];
-  assign \status$142[3].armed  = status[126];
-  assign \status$142[3].done  = status[127];
-  assign \status$142[3].timed_out  = status[128];
-  assign \status$142[3].clearing  = status[129];
-  assign \status$142[3].epoch  = status[133:130];
-  assign \status$142[3].tiles_done  = status[150:134];
-  assign \status$142[3].commands_done  = status[167:151];
+  assign \status$118[0]  = status[41:0];
+  assign \status$118[0].armed  = status[0];
+  assign \status$118[0].done  = status[1];
+  assign \status$118[0].timed_out  = status[2];
+  assign \status$118[0].clearing  = status[3];
+  assign \status$118[0].epoch  = status[7:4];
+  assign \status$118[0].tiles_done  = status[24:8];
+  assign \status$118[0].commands_done  = status[41:25];
+  assign \status$118[1]  = status[83:42];
+  assign \status$118[1].armed  = status[42];
+  assign \status$118[1].done  = status[43];
+  assign \status$118[1].timed_out  = status[44];
+  assign \status$118[1].clearing  = status[45];
+  assign \status$118[1].epoch  = status[49:46];
+  assign \status$118[1].tiles_done  = status[66:50];
+  assign \status$118[1].commands_done  = status[83:67];
+  assign \status$118[2]  = status[125:84];
+  assign \status$118[2].armed  = status[84];
+  assign \status$118[2].done  = status[85];
+  assign \status$118[2].timed_out  = status[86];
+  assign \status$118[2].clearing  = status[87];
+  assign \status$118[2].epoch  = status[91:88];
+  assign \status$118[2].tiles_done  = status[108:92];
+  assign \status$118[2].commands_done  = status[125:109];
+  assign \status$118[3]  = status[167:126];
+  assign \status$118[3].armed  = status[126];
+  assign \status$118[3].done  = status[127];
+  assign \status$118[3].timed_out  = status[128];
+  assign \status$118[3].clearing  = status[129];
+  assign \status$118[3].epoch  = status[133:130];
+  assign \status$118[3].tiles_done  = status[150:134];
+  assign \status$118[3].commands_done  = status[167:151];
   assign \table__payload.table  = table__payload[2:0];
   assign \table__payload.entry  = table__payload[18:3];
   assign \table__payload.word  = table__payload[22:19];
   assign \table__payload.data  = table__payload[54:23];
-  assign \table__payload$148.table  = table__payload[2:0];
-  assign \table__payload$148.entry  = table__payload[18:3];
-  assign \table__payload$148.word  = table__payload[22:19];
-  assign \table__payload$148.data  = table__payload[54:23];
-  assign \table__payload$151.table  = table__payload[2:0];
-  assign \table__payload$151.entry  = table__payload[18:3];
-  assign \table__payload$151.word  = table__payload[22:19];
-  assign \table__payload$151.data  = table__payload[54:23];
-  assign \table__payload$153.table  = table__payload[2:0];
-  assign \table__payload$153.entry  = table__payload[18:3];
-  assign \table__payload$153.word  = table__payload[22:19];
-  assign \table__payload$153.data  = table__payload[54:23];
-  assign \table__payload$155.table  = table__payload[2:0];
-  assign \table__payload$155.entry  = table__payload[18:3];
-  assign \table__payload$155.word  = table__payload[22:19];
-  assign \table__payload$155.data  = table__payload[54:23];
-  assign \table__payload$157.table  = table__payload[2:0];
-  assign \table__payload$157.entry  = table__payload[18:3];
-  assign \table__payload$157.word  = table__payload[22:19];
-  assign \table__payload$157.data  = table__payload[54:23];
-  assign \table__payload$159.table  = table__payload[2:0];
-  assign \table__payload$159.entry  = table__payload[18:3];
-  assign \table__payload$159.word  = table__payload[22:19];
-  assign \table__payload$159.data  = table__payload[54:23];
+  assign \table__payload$124.table  = table__payload[2:0];
+  assign \table__payload$124.entry  = table__payload[18:3];
+  assign \table__payload$124.word  = table__payload[22:19];
+  assign \table__payload$124.data  = table__payload[54:23];
   assign \plans[0]  = plans[24:0];
   assign \plans[0].armed  = plans[0];
   assign \plans[0].epoch  = plans[4:1];
@@ -2626,106 +2604,126 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \plans[3].epoch  = plans[79:76];
   assign \plans[3].first_tile  = plans[89:80];
   assign \plans[3].last_tile  = plans[99:90];
-  assign \plans$162[0]  = plans[24:0];
-  assign \plans$162[0].armed  = plans[0];
-  assign \plans$162[0].epoch  = plans[4:1];
-  assign \plans$162[0].first_tile  = plans[14:5];
-  assign \plans$162[0].last_tile  = plans[24:15];
-  assign \plans$162[1]  = plans[49:25];
-  assign \plans$162[1].armed  = plans[25];
-  assign \plans$162[1].epoch  = plans[29:26];
-  assign \plans$162[1].first_tile  = plans[39:30];
-  assign \plans$162[1].last_tile  = plans[49:40];
-  assign \plans$162[2]  = plans[74:50];
-  assign \plans$162[2].armed  = plans[50];
-  assign \plans$162[2].epoch  = plans[54:51];
-  assign \plans$162[2].first_tile  = plans[64:55];
-  assign \plans$162[2].last_tile  = plans[74:65];
-  assign \plans$162[3]  = plans[99:75];
-  assign \plans$162[3].armed  = plans[75];
-  assign \plans$162[3].epoch  = plans[79:76];
-  assign \plans$162[3].first_tile  = plans[89:80];
-  assign \plans$162[3].last_tile  = plans[99:90];
-  assign \plans$163[0]  = plans[24:0];
-  assign \plans$163[0].armed  = plans[0];
-  assign \plans$163[0].epoch  = plans[4:1];
-  assign \plans$163[0].first_tile  = plans[14:5];
-  assign \plans$163[0].last_tile  = plans[24:15];
-  assign \plans$163[1]  = plans[49:25];
-  assign \plans$163[1].armed  = plans[25];
-  assign \plans$163[1].epoch  = plans[29:26];
-  assign \plans$163[1].first_tile  = plans[39:30];
-  assign \plans$163[1].last_tile  = plans[49:40];
-  assign \plans$163[2]  = plans[74:50];
-  assign \plans$163[2].armed  = plans[50];
-  assign \plans$163[2].epoch  = plans[54:51];
-  assign \plans$163[2].first_tile  = plans[64:55];
-  assign \plans$163[2].last_tile  = plans[74:65];
-  assign \plans$163[3]  = plans[99:75];
-  assign \plans$163[3].armed  = plans[75];
-  assign \plans$163[3].epoch  = plans[79:76];
-  assign \plans$163[3].first_tile  = plans[89:80];
-  assign \plans$163[3].last_tile  = plans[99:90];
-  assign \plans$164[0]  = plans[24:0];
-  assign \plans$164[0].armed  = plans[0];
-  assign \plans$164[0].epoch  = plans[4:1];
-  assign \plans$164[0].first_tile  = plans[14:5];
-  assign \plans$164[0].last_tile  = plans[24:15];
-  assign \plans$164[1]  = plans[49:25];
-  assign \plans$164[1].armed  = plans[25];
-  assign \plans$164[1].epoch  = plans[29:26];
-  assign \plans$164[1].first_tile  = plans[39:30];
-  assign \plans$164[1].last_tile  = plans[49:40];
-  assign \plans$164[2]  = plans[74:50];
-  assign \plans$164[2].armed  = plans[50];
-  assign \plans$164[2].epoch  = plans[54:51];
-  assign \plans$164[2].first_tile  = plans[64:55];
-  assign \plans$164[2].last_tile  = plans[74:65];
-  assign \plans$164[3]  = plans[99:75];
-  assign \plans$164[3].armed  = plans[75];
-  assign \plans$164[3].epoch  = plans[79:76];
-  assign \plans$164[3].first_tile  = plans[89:80];
-  assign \plans$164[3].last_tile  = plans[99:90];
-  assign \plans$165[0]  = plans[24:0];
-  assign \plans$165[0].armed  = plans[0];
-  assign \plans$165[0].epoch  = plans[4:1];
-  assign \plans$165[0].first_tile  = plans[14:5];
-  assign \plans$165[0].last_tile  = plans[24:15];
-  assign \plans$165[1]  = plans[49:25];
-  assign \plans$165[1].armed  = plans[25];
-  assign \plans$165[1].epoch  = plans[29:26];
-  assign \plans$165[1].first_tile  = plans[39:30];
-  assign \plans$165[1].last_tile  = plans[49:40];
-  assign \plans$165[2]  = plans[74:50];
-  assign \plans$165[2].armed  = plans[50];
-  assign \plans$165[2].epoch  = plans[54:51];
-  assign \plans$165[2].first_tile  = plans[64:55];
-  assign \plans$165[2].last_tile  = plans[74:65];
-  assign \plans$165[3]  = plans[99:75];
-  assign \plans$165[3].armed  = plans[75];
-  assign \plans$165[3].epoch  = plans[79:76];
-  assign \plans$165[3].first_tile  = plans[89:80];
-  assign \plans$165[3].last_tile  = plans[99:90];
-  assign \plans$166[0]  = plans[24:0];
-  assign \plans$166[0].armed  = plans[0];
-  assign \plans$166[0].epoch  = plans[4:1];
-  assign \plans$166[0].first_tile  = plans[14:5];
-  assign \plans$166[0].last_tile  = plans[24:15];
-  assign \plans$166[1]  = plans[49:25];
-  assign \plans$166[1].armed  = plans[25];
-  assign \plans$166[1].epoch  = plans[29:26];
-  assign \plans$166[1].first_tile  = plans[39:30];
-  assign \plans$166[1].last_tile  = plans[49:40];
-  assign \plans$166[2]  = plans[74:50];
-  assign \plans$166[2].armed  = plans[50];
-  assign \plans$166[2].epoch  = plans[54:51];
-  assign \plans$166[2].first_tile  = plans[64:55];
-  assign \plans$166[2].last_tile  = plans[74:65];
-  assign \plans$166[3]  = plans[99:75];
-  assign \plans$166[3].armed  = plans[75];
-  assign \plans$166[3].epoch  = plans[79:76];
-  assign \plans$166[3].first_tile  = plans[89:80];
-  assign \plans$166[3].last_tile  = plans[99:90];
+  assign \plans$128[0]  = plans[24:0];
+  assign \plans$128[0].armed  = plans[0];
+  assign \plans$128[0].epoch  = plans[4:1];
+  assign \plans$128[0].first_tile  = plans[14:5];
+  assign \plans$128[0].last_tile  = plans[24:15];
+  assign \plans$128[1]  = plans[49:25];
+  assign \plans$128[1].armed  = plans[25];
+  assign \plans$128[1].epoch  = plans[29:26];
+  assign \plans$128[1].first_tile  = plans[39:30];
+  assign \plans$128[1].last_tile  = plans[49:40];
+  assign \plans$128[2]  = plans[74:50];
+  assign \plans$128[2].armed  = plans[50];
+  assign \plans$128[2].epoch  = plans[54:51];
+  assign \plans$128[2].first_tile  = plans[64:55];
+  assign \plans$128[2].last_tile  = plans[74:65];
+  assign \plans$128[3]  = plans[99:75];
+  assign \plans$128[3].armed  = plans[75];
+  assign \plans$128[3].epoch  = plans[79:76];
+  assign \plans$128[3].first_tile  = plans[89:80];
+  assign \plans$128[3].last_tile  = plans[99:90];
+  assign \table__payload$129.table  = table__payload[2:0];
+  assign \table__payload$129.entry  = table__payload[18:3];
+  assign \table__payload$129.word  = table__payload[22:19];
+  assign \table__payload$129.data  = table__payload[54:23];
+  assign \plans$131[0]  = plans[24:0];
+  assign \plans$131[0].armed  = plans[0];
+  assign \plans$131[0].epoch  = plans[4:1];
+  assign \plans$131[0].first_tile  = plans[14:5];
+  assign \plans$131[0].last_tile  = plans[24:15];
+  assign \plans$131[1]  = plans[49:25];
+  assign \plans$131[1].armed  = plans[25];
+  assign \plans$131[1].epoch  = plans[29:26];
+  assign \plans$131[1].first_tile  = plans[39:30];
+  assign \plans$131[1].last_tile  = plans[49:40];
+  assign \plans$131[2]  = plans[74:50];
+  assign \plans$131[2].armed  = plans[50];
+  assign \plans$131[2].epoch  = plans[54:51];
+  assign \plans$131[2].first_tile  = plans[64:55];
+  assign \plans$131[2].last_tile  = plans[74:65];
+  assign \plans$131[3]  = plans[99:75];
+  assign \plans$131[3].armed  = plans[75];
+  assign \plans$131[3].epoch  = plans[79:76];
+  assign \plans$131[3].first_tile  = plans[89:80];
+  assign \plans$131[3].last_tile  = plans[99:90];
+  assign \table__payload$132.table  = table__payload[2:0];
+  assign \table__payload$132.entry  = table__payload[18:3];
+  assign \table__payload$132.word  = table__payload[22:19];
+  assign \table__payload$132.data  = table__payload[54:23];
+  assign \plans$134[0]  = plans[24:0];
+  assign \plans$134[0].armed  = plans[0];
+  assign \plans$134[0].epoch  = plans[4:1];
+  assign \plans$134[0].first_tile  = plans[14:5];
+  assign \plans$134[0].last_tile  = plans[24:15];
+  assign \plans$134[1]  = plans[49:25];
+  assign \plans$134[1].armed  = plans[25];
+  assign \plans$134[1].epoch  = plans[29:26];
+  assign \plans$134[1].first_tile  = plans[39:30];
+  assign \plans$134[1].last_tile  = plans[49:40];
+  assign \plans$134[2]  = plans[74:50];
+  assign \plans$134[2].armed  = plans[50];
+  assign \plans$134[2].epoch  = plans[54:51];
+  assign \plans$134[2].first_tile  = plans[64:55];
+  assign \plans$134[2].last_tile  = plans[74:65];
+  assign \plans$134[3]  = plans[99:75];
+  assign \plans$134[3].armed  = plans[75];
+  assign \plans$134[3].epoch  = plans[79:76];
+  assign \plans$134[3].first_tile  = plans[89:80];
+  assign \plans$134[3].last_tile  = plans[99:90];
+  assign \table__payload$135.table  = table__payload[2:0];
+  assign \table__payload$135.entry  = table__payload[18:3];
+  assign \table__payload$135.word  = table__payload[22:19];
+  assign \table__payload$135.data  = table__payload[54:23];
+  assign \plans$137[0]  = plans[24:0];
+  assign \plans$137[0].armed  = plans[0];
+  assign \plans$137[0].epoch  = plans[4:1];
+  assign \plans$137[0].first_tile  = plans[14:5];
+  assign \plans$137[0].last_tile  = plans[24:15];
+  assign \plans$137[1]  = plans[49:25];
+  assign \plans$137[1].armed  = plans[25];
+  assign \plans$137[1].epoch  = plans[29:26];
+  assign \plans$137[1].first_tile  = plans[39:30];
+  assign \plans$137[1].last_tile  = plans[49:40];
+  assign \plans$137[2]  = plans[74:50];
+  assign \plans$137[2].armed  = plans[50];
+  assign \plans$137[2].epoch  = plans[54:51];
+  assign \plans$137[2].first_tile  = plans[64:55];
+  assign \plans$137[2].last_tile  = plans[74:65];
+  assign \plans$137[3]  = plans[99:75];
+  assign \plans$137[3].armed  = plans[75];
+  assign \plans$137[3].epoch  = plans[79:76];
+  assign \plans$137[3].first_tile  = plans[89:80];
+  assign \plans$137[3].last_tile  = plans[99:90];
+  assign \table__payload$138.table  = table__payload[2:0];
+  assign \table__payload$138.entry  = table__payload[18:3];
+  assign \table__payload$138.word  = table__payload[22:19];
+  assign \table__payload$138.data  = table__payload[54:23];
+  assign \table__payload$140.table  = table__payload[2:0];
+  assign \table__payload$140.entry  = table__payload[18:3];
+  assign \table__payload$140.word  = table__payload[22:19];
+  assign \table__payload$140.data  = table__payload[54:23];
+  assign \plans$142[0]  = plans[24:0];
+  assign \plans$142[0].armed  = plans[0];
+  assign \plans$142[0].epoch  = plans[4:1];
+  assign \plans$142[0].first_tile  = plans[14:5];
+  assign \plans$142[0].last_tile  = plans[24:15];
+  assign \plans$142[1]  = plans[49:25];
+  assign \plans$142[1].armed  = plans[25];
+  assign \plans$142[1].epoch  = plans[29:26];
+  assign \plans$142[1].first_tile  = plans[39:30];
+  assign \plans$142[1].last_tile  = plans[49:40];
+  assign \plans$142[2]  = plans[74:50];
+  assign \plans$142[2].armed  = plans[50];
+  assign \plans$142[2].epoch  = plans[54:51];
+  assign \plans$142[2].first_tile  = plans[64:55];
+  assign \plans$142[2].last_tile  = plans[74:65];
+  assign \plans$142[3]  = plans[99:75];
+  assign \plans$142[3].armed  = plans[75];
+  assign \plans$142[3].epoch  = plans[79:76];
+  assign \plans$142[3].first_tile  = plans[89:80];
+  assign \plans$142[3].last_tile  = plans[99:90];
   assign \error__0__payload.cause  = error__0__payload[3:0];
   assign \error__0__payload.address  = error__0__payload[35:4];
   assign \error__0__payload.tile  = error__0__payload[67:36];
@@ -2750,14 +2748,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \error__1__payload.tile.slot  = error__1__payload[48:39];
   assign \error__1__payload.tile.wg  = error__1__payload[64:49];
   assign \error__1__payload.tile.wf  = error__1__payload[67:65];
-  assign \error__payload$172.cause  = error__1__payload[3:0];
-  assign \error__payload$172.address  = error__1__payload[35:4];
-  assign \error__payload$172.tile  = error__1__payload[67:36];
-  assign \error__payload$172.tile.tracked  = error__1__payload[36];
-  assign \error__payload$172.tile.plan  = error__1__payload[38:37];
-  assign \error__payload$172.tile.slot  = error__1__payload[48:39];
-  assign \error__payload$172.tile.wg  = error__1__payload[64:49];
-  assign \error__payload$172.tile.wf  = error__1__payload[67:65];
+  assign \error__payload$148.cause  = error__1__payload[3:0];
+  assign \error__payload$148.address  = error__1__payload[35:4];
+  assign \error__payload$148.tile  = error__1__payload[67:36];
+  assign \error__payload$148.tile.tracked  = error__1__payload[36];
+  assign \error__payload$148.tile.plan  = error__1__payload[38:37];
+  assign \error__payload$148.tile.slot  = error__1__payload[48:39];
+  assign \error__payload$148.tile.wg  = error__1__payload[64:49];
+  assign \error__payload$148.tile.wf  = error__1__payload[67:65];
   assign \error__2__payload.cause  = error__2__payload[3:0];
   assign \error__2__payload.address  = error__2__payload[35:4];
   assign \error__2__payload.tile  = error__2__payload[67:36];
@@ -2766,14 +2764,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \error__2__payload.tile.slot  = error__2__payload[48:39];
   assign \error__2__payload.tile.wg  = error__2__payload[64:49];
   assign \error__2__payload.tile.wf  = error__2__payload[67:65];
-  assign \error__payload$176.cause  = error__2__payload[3:0];
-  assign \error__payload$176.address  = error__2__payload[35:4];
-  assign \error__payload$176.tile  = error__2__payload[67:36];
-  assign \error__payload$176.tile.tracked  = error__2__payload[36];
-  assign \error__payload$176.tile.plan  = error__2__payload[38:37];
-  assign \error__payload$176.tile.slot  = error__2__payload[48:39];
-  assign \error__payload$176.tile.wg  = error__2__payload[64:49];
-  assign \error__payload$176.tile.wf  = error__2__payload[67:65];
+  assign \error__payload$152.cause  = error__2__payload[3:0];
+  assign \error__payload$152.address  = error__2__payload[35:4];
+  assign \error__payload$152.tile  = error__2__payload[67:36];
+  assign \error__payload$152.tile.tracked  = error__2__payload[36];
+  assign \error__payload$152.tile.plan  = error__2__payload[38:37];
+  assign \error__payload$152.tile.slot  = error__2__payload[48:39];
+  assign \error__payload$152.tile.wg  = error__2__payload[64:49];
+  assign \error__payload$152.tile.wf  = error__2__payload[67:65];
   assign \error__3__payload.cause  = error__3__payload[3:0];
   assign \error__3__payload.address  = error__3__payload[35:4];
   assign \error__3__payload.tile  = error__3__payload[67:36];
@@ -2782,14 +2780,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \error__3__payload.tile.slot  = error__3__payload[48:39];
   assign \error__3__payload.tile.wg  = error__3__payload[64:49];
   assign \error__3__payload.tile.wf  = error__3__payload[67:65];
-  assign \error__payload$180.cause  = error__3__payload[3:0];
-  assign \error__payload$180.address  = error__3__payload[35:4];
-  assign \error__payload$180.tile  = error__3__payload[67:36];
-  assign \error__payload$180.tile.tracked  = error__3__payload[36];
-  assign \error__payload$180.tile.plan  = error__3__payload[38:37];
-  assign \error__payload$180.tile.slot  = error__3__payload[48:39];
-  assign \error__payload$180.tile.wg  = error__3__payload[64:49];
-  assign \error__payload$180.tile.wf  = error__3__payload[67:65];
+  assign \error__payload$156.cause  = error__3__payload[3:0];
+  assign \error__payload$156.address  = error__3__payload[35:4];
+  assign \error__payload$156.tile  = error__3__payload[67:36];
+  assign \error__payload$156.tile.tracked  = error__3__payload[36];
+  assign \error__payload$156.tile.plan  = error__3__payload[38:37];
+  assign \error__payload$156.tile.slot  = error__3__payload[48:39];
+  assign \error__payload$156.tile.wg  = error__3__payload[64:49];
+  assign \error__payload$156.tile.wf  = error__3__payload[67:65];
   assign \error__4__payload.cause  = error__4__payload[3:0];
   assign \error__4__payload.address  = error__4__payload[35:4];
   assign \error__4__payload.tile  = error__4__payload[67:36];
@@ -2798,14 +2796,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \error__4__payload.tile.slot  = error__4__payload[48:39];
   assign \error__4__payload.tile.wg  = error__4__payload[64:49];
   assign \error__4__payload.tile.wf  = error__4__payload[67:65];
-  assign \error__payload$184.cause  = error__4__payload[3:0];
-  assign \error__payload$184.address  = error__4__payload[35:4];
-  assign \error__payload$184.tile  = error__4__payload[67:36];
-  assign \error__payload$184.tile.tracked  = error__4__payload[36];
-  assign \error__payload$184.tile.plan  = error__4__payload[38:37];
-  assign \error__payload$184.tile.slot  = error__4__payload[48:39];
-  assign \error__payload$184.tile.wg  = error__4__payload[64:49];
-  assign \error__payload$184.tile.wf  = error__4__payload[67:65];
+  assign \error__payload$160.cause  = error__4__payload[3:0];
+  assign \error__payload$160.address  = error__4__payload[35:4];
+  assign \error__payload$160.tile  = error__4__payload[67:36];
+  assign \error__payload$160.tile.tracked  = error__4__payload[36];
+  assign \error__payload$160.tile.plan  = error__4__payload[38:37];
+  assign \error__payload$160.tile.slot  = error__4__payload[48:39];
+  assign \error__payload$160.tile.wg  = error__4__payload[64:49];
+  assign \error__payload$160.tile.wf  = error__4__payload[67:65];
   assign \error__5__payload.cause  = error__5__payload[3:0];
   assign \error__5__payload.address  = error__5__payload[35:4];
   assign \error__5__payload.tile  = error__5__payload[67:36];
@@ -2814,14 +2812,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \error__5__payload.tile.slot  = error__5__payload[48:39];
   assign \error__5__payload.tile.wg  = error__5__payload[64:49];
   assign \error__5__payload.tile.wf  = error__5__payload[67:65];
-  assign \error__payload$188.cause  = error__5__payload[3:0];
-  assign \error__payload$188.address  = error__5__payload[35:4];
-  assign \error__payload$188.tile  = error__5__payload[67:36];
-  assign \error__payload$188.tile.tracked  = error__5__payload[36];
-  assign \error__payload$188.tile.plan  = error__5__payload[38:37];
-  assign \error__payload$188.tile.slot  = error__5__payload[48:39];
-  assign \error__payload$188.tile.wg  = error__5__payload[64:49];
-  assign \error__payload$188.tile.wf  = error__5__payload[67:65];
+  assign \error__payload$164.cause  = error__5__payload[3:0];
+  assign \error__payload$164.address  = error__5__payload[35:4];
+  assign \error__payload$164.tile  = error__5__payload[67:36];
+  assign \error__payload$164.tile.tracked  = error__5__payload[36];
+  assign \error__payload$164.tile.plan  = error__5__payload[38:37];
+  assign \error__payload$164.tile.slot  = error__5__payload[48:39];
+  assign \error__payload$164.tile.wg  = error__5__payload[64:49];
+  assign \error__payload$164.tile.wf  = error__5__payload[67:65];
   assign \compute__payload.op  = compute__payload[1:0];
   assign \compute__payload.dtype  = compute__payload[3:2];
   assign \compute__payload.source  = compute__payload[5:4];
@@ -2841,63 +2839,25 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \compute__payload.tile.slot  = compute__payload[142:133];
   assign \compute__payload.tile.wg  = compute__payload[158:143];
   assign \compute__payload.tile.wf  = compute__payload[161:159];
-  assign \compute__payload$192.op  = compute__payload[1:0];
-  assign \compute__payload$192.dtype  = compute__payload[3:2];
-  assign \compute__payload$192.source  = compute__payload[5:4];
-  assign \compute__payload$192.tag  = compute__payload[8:6];
-  assign \compute__payload$192.last  = compute__payload[9];
-  assign \compute__payload$192.address  = compute__payload[41:10];
-  assign \compute__payload$192.data  = compute__payload[105:42];
-  assign \compute__payload$192.strobe  = compute__payload[113:106];
-  assign \compute__payload$192.touch  = compute__payload[129:114];
-  assign \compute__payload$192.touch.enable  = compute__payload[114];
-  assign \compute__payload$192.touch.parity  = compute__payload[115];
-  assign \compute__payload$192.touch.writer  = compute__payload[116];
-  assign \compute__payload$192.touch.index  = compute__payload[129:117];
-  assign \compute__payload$192.tile  = compute__payload[161:130];
-  assign \compute__payload$192.tile.tracked  = compute__payload[130];
-  assign \compute__payload$192.tile.plan  = compute__payload[132:131];
-  assign \compute__payload$192.tile.slot  = compute__payload[142:133];
-  assign \compute__payload$192.tile.wg  = compute__payload[158:143];
-  assign \compute__payload$192.tile.wf  = compute__payload[161:159];
-  assign \ingress__payload.op  = ingress__payload[1:0];
-  assign \ingress__payload.dtype  = ingress__payload[3:2];
-  assign \ingress__payload.source  = ingress__payload[5:4];
-  assign \ingress__payload.tag  = ingress__payload[8:6];
-  assign \ingress__payload.last  = ingress__payload[9];
-  assign \ingress__payload.address  = ingress__payload[41:10];
-  assign \ingress__payload.data  = ingress__payload[105:42];
-  assign \ingress__payload.strobe  = ingress__payload[113:106];
-  assign \ingress__payload.touch  = ingress__payload[129:114];
-  assign \ingress__payload.touch.enable  = ingress__payload[114];
-  assign \ingress__payload.touch.parity  = ingress__payload[115];
-  assign \ingress__payload.touch.writer  = ingress__payload[116];
-  assign \ingress__payload.touch.index  = ingress__payload[129:117];
-  assign \ingress__payload.tile  = ingress__payload[161:130];
-  assign \ingress__payload.tile.tracked  = ingress__payload[130];
-  assign \ingress__payload.tile.plan  = ingress__payload[132:131];
-  assign \ingress__payload.tile.slot  = ingress__payload[142:133];
-  assign \ingress__payload.tile.wg  = ingress__payload[158:143];
-  assign \ingress__payload.tile.wf  = ingress__payload[161:159];
-  assign \request__payload.op  = ingress__payload[1:0];
-  assign \request__payload.dtype  = ingress__payload[3:2];
-  assign \request__payload.source  = ingress__payload[5:4];
-  assign \request__payload.tag  = ingress__payload[8:6];
-  assign \request__payload.last  = ingress__payload[9];
-  assign \request__payload.address  = ingress__payload[41:10];
-  assign \request__payload.data  = ingress__payload[105:42];
-  assign \request__payload.strobe  = ingress__payload[113:106];
-  assign \request__payload.touch  = ingress__payload[129:114];
-  assign \request__payload.touch.enable  = ingress__payload[114];
-  assign \request__payload.touch.parity  = ingress__payload[115];
-  assign \request__payload.touch.writer  = ingress__payload[116];
-  assign \request__payload.touch.index  = ingress__payload[129:117];
-  assign \request__payload.tile  = ingress__payload[161:130];
-  assign \request__payload.tile.tracked  = ingress__payload[130];
-  assign \request__payload.tile.plan  = ingress__payload[132:131];
-  assign \request__payload.tile.slot  = ingress__payload[142:133];
-  assign \request__payload.tile.wg  = ingress__payload[158:143];
-  assign \request__payload.tile.wf  = ingress__payload[161:159];
+  assign \compute__payload$168.op  = compute__payload[1:0];
+  assign \compute__payload$168.dtype  = compute__payload[3:2];
+  assign \compute__payload$168.source  = compute__payload[5:4];
+  assign \compute__payload$168.tag  = compute__payload[8:6];
+  assign \compute__payload$168.last  = compute__payload[9];
+  assign \compute__payload$168.address  = compute__payload[41:10];
+  assign \compute__payload$168.data  = compute__payload[105:42];
+  assign \compute__payload$168.strobe  = compute__payload[113:106];
+  assign \compute__payload$168.touch  = compute__payload[129:114];
+  assign \compute__payload$168.touch.enable  = compute__payload[114];
+  assign \compute__payload$168.touch.parity  = compute__payload[115];
+  assign \compute__payload$168.touch.writer  = compute__payload[116];
+  assign \compute__payload$168.touch.index  = compute__payload[129:117];
+  assign \compute__payload$168.tile  = compute__payload[161:130];
+  assign \compute__payload$168.tile.tracked  = compute__payload[130];
+  assign \compute__payload$168.tile.plan  = compute__payload[132:131];
+  assign \compute__payload$168.tile.slot  = compute__payload[142:133];
+  assign \compute__payload$168.tile.wg  = compute__payload[158:143];
+  assign \compute__payload$168.tile.wf  = compute__payload[161:159];
   assign \i__payload.address  = i__payload[31:0];
   assign \i__payload.beats  = i__payload[35:32];
   assign \read__payload.address  = i__payload[31:0];
@@ -2925,29 +2885,29 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \i__0__payload.tile.slot  = i__0__payload[142:133];
   assign \i__0__payload.tile.wg  = i__0__payload[158:143];
   assign \i__0__payload.tile.wf  = i__0__payload[161:159];
-  assign \request__payload$224.op  = \request__payload$224 [1:0];
-  assign \request__payload$224.dtype  = \request__payload$224 [3:2];
-  assign \request__payload$224.source  = \request__payload$224 [5:4];
-  assign \request__payload$224.tag  = \request__payload$224 [8:6];
-  assign \request__payload$224.last  = \request__payload$224 [9];
-  assign \request__payload$224.address  = \request__payload$224 [41:10];
-  assign \request__payload$224.data  = \request__payload$224 [105:42];
-  assign \request__payload$224.strobe  = \request__payload$224 [113:106];
-  assign \request__payload$224.touch  = \request__payload$224 [129:114];
-  assign \request__payload$224.touch.enable  = \request__payload$224 [114];
-  assign \request__payload$224.touch.parity  = \request__payload$224 [115];
-  assign \request__payload$224.touch.writer  = \request__payload$224 [116];
-  assign \request__payload$224.touch.index  = \request__payload$224 [129:117];
-  assign \request__payload$224.tile  = \request__payload$224 [161:130];
-  assign \request__payload$224.tile.tracked  = \request__payload$224 [130];
-  assign \request__payload$224.tile.plan  = \request__payload$224 [132:131];
-  assign \request__payload$224.tile.slot  = \request__payload$224 [142:133];
-  assign \request__payload$224.tile.wg  = \request__payload$224 [158:143];
-  assign \request__payload$224.tile.wf  = \request__payload$224 [161:159];
-  assign \i__payload$225.address  = \i__payload$225 [31:0];
-  assign \i__payload$225.last  = \i__payload$225 [32];
-  assign \o__payload$226.address  = \o__payload$226 [31:0];
-  assign \o__payload$226.last  = \o__payload$226 [32];
+  assign \request__payload.op  = request__payload[1:0];
+  assign \request__payload.dtype  = request__payload[3:2];
+  assign \request__payload.source  = request__payload[5:4];
+  assign \request__payload.tag  = request__payload[8:6];
+  assign \request__payload.last  = request__payload[9];
+  assign \request__payload.address  = request__payload[41:10];
+  assign \request__payload.data  = request__payload[105:42];
+  assign \request__payload.strobe  = request__payload[113:106];
+  assign \request__payload.touch  = request__payload[129:114];
+  assign \request__payload.touch.enable  = request__payload[114];
+  assign \request__payload.touch.parity  = request__payload[115];
+  assign \request__payload.touch.writer  = request__payload[116];
+  assign \request__payload.touch.index  = request__payload[129:117];
+  assign \request__payload.tile  = request__payload[161:130];
+  assign \request__payload.tile.tracked  = request__payload[130];
+  assign \request__payload.tile.plan  = request__payload[132:131];
+  assign \request__payload.tile.slot  = request__payload[142:133];
+  assign \request__payload.tile.wg  = request__payload[158:143];
+  assign \request__payload.tile.wf  = request__payload[161:159];
+  assign \i__payload$195.address  = \i__payload$195 [31:0];
+  assign \i__payload$195.last  = \i__payload$195 [32];
+  assign \o__payload$196.address  = \o__payload$196 [31:0];
+  assign \o__payload$196.last  = \o__payload$196 [32];
   assign \i__1__payload.op  = i__1__payload[1:0];
   assign \i__1__payload.dtype  = i__1__payload[3:2];
   assign \i__1__payload.source  = i__1__payload[5:4];
@@ -3005,37 +2965,37 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \dma__payload.tile.slot  = dma__payload[142:133];
   assign \dma__payload.tile.wg  = dma__payload[158:143];
   assign \dma__payload.tile.wf  = dma__payload[161:159];
-  assign \o__payload$234.op  = dma__payload[1:0];
-  assign \o__payload$234.dtype  = dma__payload[3:2];
-  assign \o__payload$234.source  = dma__payload[5:4];
-  assign \o__payload$234.tag  = dma__payload[8:6];
-  assign \o__payload$234.last  = dma__payload[9];
-  assign \o__payload$234.address  = dma__payload[41:10];
-  assign \o__payload$234.data  = dma__payload[105:42];
-  assign \o__payload$234.strobe  = dma__payload[113:106];
-  assign \o__payload$234.touch  = dma__payload[129:114];
-  assign \o__payload$234.touch.enable  = dma__payload[114];
-  assign \o__payload$234.touch.parity  = dma__payload[115];
-  assign \o__payload$234.touch.writer  = dma__payload[116];
-  assign \o__payload$234.touch.index  = dma__payload[129:117];
-  assign \o__payload$234.tile  = dma__payload[161:130];
-  assign \o__payload$234.tile.tracked  = dma__payload[130];
-  assign \o__payload$234.tile.plan  = dma__payload[132:131];
-  assign \o__payload$234.tile.slot  = dma__payload[142:133];
-  assign \o__payload$234.tile.wg  = dma__payload[158:143];
-  assign \o__payload$234.tile.wf  = dma__payload[161:159];
-  assign \read__payload$239.source  = \read__payload$239 [1:0];
-  assign \read__payload$239.last  = \read__payload$239 [2];
-  assign \read__payload$239.error  = \read__payload$239 [3];
-  assign \read__payload$239.data  = \read__payload$239 [67:4];
-  assign \read__payload$240.source  = \read__payload$239 [1:0];
-  assign \read__payload$240.last  = \read__payload$239 [2];
-  assign \read__payload$240.error  = \read__payload$239 [3];
-  assign \read__payload$240.data  = \read__payload$239 [67:4];
-  assign \data__payload.source  = \read__payload$239 [1:0];
-  assign \data__payload.last  = \read__payload$239 [2];
-  assign \data__payload.error  = \read__payload$239 [3];
-  assign \data__payload.data  = \read__payload$239 [67:4];
+  assign \o__payload$204.op  = dma__payload[1:0];
+  assign \o__payload$204.dtype  = dma__payload[3:2];
+  assign \o__payload$204.source  = dma__payload[5:4];
+  assign \o__payload$204.tag  = dma__payload[8:6];
+  assign \o__payload$204.last  = dma__payload[9];
+  assign \o__payload$204.address  = dma__payload[41:10];
+  assign \o__payload$204.data  = dma__payload[105:42];
+  assign \o__payload$204.strobe  = dma__payload[113:106];
+  assign \o__payload$204.touch  = dma__payload[129:114];
+  assign \o__payload$204.touch.enable  = dma__payload[114];
+  assign \o__payload$204.touch.parity  = dma__payload[115];
+  assign \o__payload$204.touch.writer  = dma__payload[116];
+  assign \o__payload$204.touch.index  = dma__payload[129:117];
+  assign \o__payload$204.tile  = dma__payload[161:130];
+  assign \o__payload$204.tile.tracked  = dma__payload[130];
+  assign \o__payload$204.tile.plan  = dma__payload[132:131];
+  assign \o__payload$204.tile.slot  = dma__payload[142:133];
+  assign \o__payload$204.tile.wg  = dma__payload[158:143];
+  assign \o__payload$204.tile.wf  = dma__payload[161:159];
+  assign \read__payload$209.source  = \read__payload$209 [1:0];
+  assign \read__payload$209.last  = \read__payload$209 [2];
+  assign \read__payload$209.error  = \read__payload$209 [3];
+  assign \read__payload$209.data  = \read__payload$209 [67:4];
+  assign \read__payload$210.source  = \read__payload$209 [1:0];
+  assign \read__payload$210.last  = \read__payload$209 [2];
+  assign \read__payload$210.error  = \read__payload$209 [3];
+  assign \read__payload$210.data  = \read__payload$209 [67:4];
+  assign \data__payload.source  = \read__payload$209 [1:0];
+  assign \data__payload.last  = \read__payload$209 [2];
+  assign \data__payload.error  = \read__payload$209 [3];
+  assign \data__payload.data  = \read__payload$209 [67:4];
   assign \commit__payload.source  = commit__payload[1:0];
   assign \commit__payload.tag  = commit__payload[4:2];
   assign \commit__payload.last  = commit__payload[5];
@@ -3048,116 +3008,116 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \commit__payload.tile.slot  = commit__payload[55:46];
   assign \commit__payload.tile.wg  = commit__payload[71:56];
   assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$246.source  = commit__payload[1:0];
-  assign \commit__payload$246.tag  = commit__payload[4:2];
-  assign \commit__payload$246.last  = commit__payload[5];
-  assign \commit__payload$246.error  = commit__payload[6];
-  assign \commit__payload$246.bytes  = commit__payload[10:7];
-  assign \commit__payload$246.address  = commit__payload[42:11];
-  assign \commit__payload$246.tile  = commit__payload[74:43];
-  assign \commit__payload$246.tile.tracked  = commit__payload[43];
-  assign \commit__payload$246.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$246.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$246.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$246.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$249.source  = commit__payload[1:0];
-  assign \commit__payload$249.tag  = commit__payload[4:2];
-  assign \commit__payload$249.last  = commit__payload[5];
-  assign \commit__payload$249.error  = commit__payload[6];
-  assign \commit__payload$249.bytes  = commit__payload[10:7];
-  assign \commit__payload$249.address  = commit__payload[42:11];
-  assign \commit__payload$249.tile  = commit__payload[74:43];
-  assign \commit__payload$249.tile.tracked  = commit__payload[43];
-  assign \commit__payload$249.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$249.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$249.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$249.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$216.source  = commit__payload[1:0];
+  assign \commit__payload$216.tag  = commit__payload[4:2];
+  assign \commit__payload$216.last  = commit__payload[5];
+  assign \commit__payload$216.error  = commit__payload[6];
+  assign \commit__payload$216.bytes  = commit__payload[10:7];
+  assign \commit__payload$216.address  = commit__payload[42:11];
+  assign \commit__payload$216.tile  = commit__payload[74:43];
+  assign \commit__payload$216.tile.tracked  = commit__payload[43];
+  assign \commit__payload$216.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$216.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$216.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$216.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$219.source  = commit__payload[1:0];
+  assign \commit__payload$219.tag  = commit__payload[4:2];
+  assign \commit__payload$219.last  = commit__payload[5];
+  assign \commit__payload$219.error  = commit__payload[6];
+  assign \commit__payload$219.bytes  = commit__payload[10:7];
+  assign \commit__payload$219.address  = commit__payload[42:11];
+  assign \commit__payload$219.tile  = commit__payload[74:43];
+  assign \commit__payload$219.tile.tracked  = commit__payload[43];
+  assign \commit__payload$219.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$219.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$219.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$219.tile.wf  = commit__payload[74:72];
   assign \full__payload.plan  = full__payload[1:0];
   assign \full__payload.slot  = full__payload[11:2];
   assign \full__payload.command  = full__payload[27:12];
   assign \full__payload.stamp  = full__payload[51:28];
-  assign \full__payload$252.plan  = full__payload[1:0];
-  assign \full__payload$252.slot  = full__payload[11:2];
-  assign \full__payload$252.command  = full__payload[27:12];
-  assign \full__payload$252.stamp  = full__payload[51:28];
-  assign \full__payload$255.plan  = full__payload[1:0];
-  assign \full__payload$255.slot  = full__payload[11:2];
-  assign \full__payload$255.command  = full__payload[27:12];
-  assign \full__payload$255.stamp  = full__payload[51:28];
+  assign \full__payload$222.plan  = full__payload[1:0];
+  assign \full__payload$222.slot  = full__payload[11:2];
+  assign \full__payload$222.command  = full__payload[27:12];
+  assign \full__payload$222.stamp  = full__payload[51:28];
+  assign \full__payload$225.plan  = full__payload[1:0];
+  assign \full__payload$225.slot  = full__payload[11:2];
+  assign \full__payload$225.command  = full__payload[27:12];
+  assign \full__payload$225.stamp  = full__payload[51:28];
   assign \fire__payload.plan  = fire__payload[1:0];
   assign \fire__payload.route  = fire__payload[4:2];
   assign \fire__payload.first  = fire__payload[14:5];
   assign \fire__payload.count  = fire__payload[25:15];
   assign \fire__payload.stamp  = fire__payload[49:26];
-  assign \fire__payload$259.plan  = fire__payload[1:0];
-  assign \fire__payload$259.route  = fire__payload[4:2];
-  assign \fire__payload$259.first  = fire__payload[14:5];
-  assign \fire__payload$259.count  = fire__payload[25:15];
-  assign \fire__payload$259.stamp  = fire__payload[49:26];
-  assign \i__payload$265.source  = \i__payload$265 [31:0];
-  assign \i__payload$265.destination  = \i__payload$265 [63:32];
-  assign \i__payload$265.rows  = \i__payload$265 [79:64];
-  assign \i__payload$265.row_bytes  = \i__payload$265 [103:80];
-  assign \i__payload$265.source_pitch  = \i__payload$265 [135:104];
-  assign \i__payload$265.destination_pitch  = \i__payload$265 [167:136];
-  assign \i__payload$265.op  = \i__payload$265 [169:168];
-  assign \i__payload$265.dtype  = \i__payload$265 [171:170];
-  assign \i__payload$265.tracked  = \i__payload$265 [172];
-  assign \i__payload$265.plan  = \i__payload$265 [174:173];
-  assign \i__payload$265.epoch  = \i__payload$265 [178:175];
-  assign \i__payload$265.wg  = \i__payload$265 [194:179];
-  assign \i__payload$265.wf  = \i__payload$265 [197:195];
-  assign \i__payload$265.first  = \i__payload$265 [198];
-  assign \i__payload$265.last  = \i__payload$265 [199];
-  assign \i__payload$265.stamp  = \i__payload$265 [223:200];
-  assign \block__payload.source  = \i__payload$265 [31:0];
-  assign \block__payload.destination  = \i__payload$265 [63:32];
-  assign \block__payload.rows  = \i__payload$265 [79:64];
-  assign \block__payload.row_bytes  = \i__payload$265 [103:80];
-  assign \block__payload.source_pitch  = \i__payload$265 [135:104];
-  assign \block__payload.destination_pitch  = \i__payload$265 [167:136];
-  assign \block__payload.op  = \i__payload$265 [169:168];
-  assign \block__payload.dtype  = \i__payload$265 [171:170];
-  assign \block__payload.tracked  = \i__payload$265 [172];
-  assign \block__payload.plan  = \i__payload$265 [174:173];
-  assign \block__payload.epoch  = \i__payload$265 [178:175];
-  assign \block__payload.wg  = \i__payload$265 [194:179];
-  assign \block__payload.wf  = \i__payload$265 [197:195];
-  assign \block__payload.first  = \i__payload$265 [198];
-  assign \block__payload.last  = \i__payload$265 [199];
-  assign \block__payload.stamp  = \i__payload$265 [223:200];
-  assign \block__payload$271.source  = \block__payload$271 [31:0];
-  assign \block__payload$271.destination  = \block__payload$271 [63:32];
-  assign \block__payload$271.rows  = \block__payload$271 [79:64];
-  assign \block__payload$271.row_bytes  = \block__payload$271 [103:80];
-  assign \block__payload$271.source_pitch  = \block__payload$271 [135:104];
-  assign \block__payload$271.destination_pitch  = \block__payload$271 [167:136];
-  assign \block__payload$271.op  = \block__payload$271 [169:168];
-  assign \block__payload$271.dtype  = \block__payload$271 [171:170];
-  assign \block__payload$271.tracked  = \block__payload$271 [172];
-  assign \block__payload$271.plan  = \block__payload$271 [174:173];
-  assign \block__payload$271.epoch  = \block__payload$271 [178:175];
-  assign \block__payload$271.wg  = \block__payload$271 [194:179];
-  assign \block__payload$271.wf  = \block__payload$271 [197:195];
-  assign \block__payload$271.first  = \block__payload$271 [198];
-  assign \block__payload$271.last  = \block__payload$271 [199];
-  assign \block__payload$271.stamp  = \block__payload$271 [223:200];
-  assign \o__payload$272.source  = \block__payload$271 [31:0];
-  assign \o__payload$272.destination  = \block__payload$271 [63:32];
-  assign \o__payload$272.rows  = \block__payload$271 [79:64];
-  assign \o__payload$272.row_bytes  = \block__payload$271 [103:80];
-  assign \o__payload$272.source_pitch  = \block__payload$271 [135:104];
-  assign \o__payload$272.destination_pitch  = \block__payload$271 [167:136];
-  assign \o__payload$272.op  = \block__payload$271 [169:168];
-  assign \o__payload$272.dtype  = \block__payload$271 [171:170];
-  assign \o__payload$272.tracked  = \block__payload$271 [172];
-  assign \o__payload$272.plan  = \block__payload$271 [174:173];
-  assign \o__payload$272.epoch  = \block__payload$271 [178:175];
-  assign \o__payload$272.wg  = \block__payload$271 [194:179];
-  assign \o__payload$272.wf  = \block__payload$271 [197:195];
-  assign \o__payload$272.first  = \block__payload$271 [198];
-  assign \o__payload$272.last  = \block__payload$271 [199];
-  assign \o__payload$272.stamp  = \block__payload$271 [223:200];
+  assign \fire__payload$229.plan  = fire__payload[1:0];
+  assign \fire__payload$229.route  = fire__payload[4:2];
+  assign \fire__payload$229.first  = fire__payload[14:5];
+  assign \fire__payload$229.count  = fire__payload[25:15];
+  assign \fire__payload$229.stamp  = fire__payload[49:26];
+  assign \i__payload$235.source  = \i__payload$235 [31:0];
+  assign \i__payload$235.destination  = \i__payload$235 [63:32];
+  assign \i__payload$235.rows  = \i__payload$235 [79:64];
+  assign \i__payload$235.row_bytes  = \i__payload$235 [103:80];
+  assign \i__payload$235.source_pitch  = \i__payload$235 [135:104];
+  assign \i__payload$235.destination_pitch  = \i__payload$235 [167:136];
+  assign \i__payload$235.op  = \i__payload$235 [169:168];
+  assign \i__payload$235.dtype  = \i__payload$235 [171:170];
+  assign \i__payload$235.tracked  = \i__payload$235 [172];
+  assign \i__payload$235.plan  = \i__payload$235 [174:173];
+  assign \i__payload$235.epoch  = \i__payload$235 [178:175];
+  assign \i__payload$235.wg  = \i__payload$235 [194:179];
+  assign \i__payload$235.wf  = \i__payload$235 [197:195];
+  assign \i__payload$235.first  = \i__payload$235 [198];
+  assign \i__payload$235.last  = \i__payload$235 [199];
+  assign \i__payload$235.stamp  = \i__payload$235 [223:200];
+  assign \block__payload.source  = \i__payload$235 [31:0];
+  assign \block__payload.destination  = \i__payload$235 [63:32];
+  assign \block__payload.rows  = \i__payload$235 [79:64];
+  assign \block__payload.row_bytes  = \i__payload$235 [103:80];
+  assign \block__payload.source_pitch  = \i__payload$235 [135:104];
+  assign \block__payload.destination_pitch  = \i__payload$235 [167:136];
+  assign \block__payload.op  = \i__payload$235 [169:168];
+  assign \block__payload.dtype  = \i__payload$235 [171:170];
+  assign \block__payload.tracked  = \i__payload$235 [172];
+  assign \block__payload.plan  = \i__payload$235 [174:173];
+  assign \block__payload.epoch  = \i__payload$235 [178:175];
+  assign \block__payload.wg  = \i__payload$235 [194:179];
+  assign \block__payload.wf  = \i__payload$235 [197:195];
+  assign \block__payload.first  = \i__payload$235 [198];
+  assign \block__payload.last  = \i__payload$235 [199];
+  assign \block__payload.stamp  = \i__payload$235 [223:200];
+  assign \block__payload$241.source  = \block__payload$241 [31:0];
+  assign \block__payload$241.destination  = \block__payload$241 [63:32];
+  assign \block__payload$241.rows  = \block__payload$241 [79:64];
+  assign \block__payload$241.row_bytes  = \block__payload$241 [103:80];
+  assign \block__payload$241.source_pitch  = \block__payload$241 [135:104];
+  assign \block__payload$241.destination_pitch  = \block__payload$241 [167:136];
+  assign \block__payload$241.op  = \block__payload$241 [169:168];
+  assign \block__payload$241.dtype  = \block__payload$241 [171:170];
+  assign \block__payload$241.tracked  = \block__payload$241 [172];
+  assign \block__payload$241.plan  = \block__payload$241 [174:173];
+  assign \block__payload$241.epoch  = \block__payload$241 [178:175];
+  assign \block__payload$241.wg  = \block__payload$241 [194:179];
+  assign \block__payload$241.wf  = \block__payload$241 [197:195];
+  assign \block__payload$241.first  = \block__payload$241 [198];
+  assign \block__payload$241.last  = \block__payload$241 [199];
+  assign \block__payload$241.stamp  = \block__payload$241 [223:200];
+  assign \o__payload$242.source  = \block__payload$241 [31:0];
+  assign \o__payload$242.destination  = \block__payload$241 [63:32];
+  assign \o__payload$242.rows  = \block__payload$241 [79:64];
+  assign \o__payload$242.row_bytes  = \block__payload$241 [103:80];
+  assign \o__payload$242.source_pitch  = \block__payload$241 [135:104];
+  assign \o__payload$242.destination_pitch  = \block__payload$241 [167:136];
+  assign \o__payload$242.op  = \block__payload$241 [169:168];
+  assign \o__payload$242.dtype  = \block__payload$241 [171:170];
+  assign \o__payload$242.tracked  = \block__payload$241 [172];
+  assign \o__payload$242.plan  = \block__payload$241 [174:173];
+  assign \o__payload$242.epoch  = \block__payload$241 [178:175];
+  assign \o__payload$242.wg  = \block__payload$241 [194:179];
+  assign \o__payload$242.wf  = \block__payload$241 [197:195];
+  assign \o__payload$242.first  = \block__payload$241 [198];
+  assign \o__payload$242.last  = \block__payload$241 [199];
+  assign \o__payload$242.stamp  = \block__payload$241 [223:200];
   assign \block_done__payload.plan  = block_done__payload[1:0];
   assign \block_done__payload.last  = block_done__payload[2];
   assign \block_done__payload.error  = block_done__payload[3];
@@ -3165,7 +3125,51 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \done__payload.last  = block_done__payload[2];
   assign \done__payload.error  = block_done__payload[3];
   assign \command_done__payload.plan  = command_done__payload;
-  assign \command_done__payload$282.plan  = command_done__payload;
+  assign \command_done__payload$252.plan  = command_done__payload;
+  assign \tx__payload.data  = tx__payload[63:0];
+  assign \tx__payload.keep  = tx__payload[71:64];
+  assign \tx__payload.last  = tx__payload[72];
+  assign \rx__payload.data  = rx__payload[63:0];
+  assign \rx__payload.keep  = rx__payload[71:64];
+  assign \rx__payload.last  = rx__payload[72];
+  assign \ingress__payload.op  = ingress__payload[1:0];
+  assign \ingress__payload.dtype  = ingress__payload[3:2];
+  assign \ingress__payload.source  = ingress__payload[5:4];
+  assign \ingress__payload.tag  = ingress__payload[8:6];
+  assign \ingress__payload.last  = ingress__payload[9];
+  assign \ingress__payload.address  = ingress__payload[41:10];
+  assign \ingress__payload.data  = ingress__payload[105:42];
+  assign \ingress__payload.strobe  = ingress__payload[113:106];
+  assign \ingress__payload.touch  = ingress__payload[129:114];
+  assign \ingress__payload.touch.enable  = ingress__payload[114];
+  assign \ingress__payload.touch.parity  = ingress__payload[115];
+  assign \ingress__payload.touch.writer  = ingress__payload[116];
+  assign \ingress__payload.touch.index  = ingress__payload[129:117];
+  assign \ingress__payload.tile  = ingress__payload[161:130];
+  assign \ingress__payload.tile.tracked  = ingress__payload[130];
+  assign \ingress__payload.tile.plan  = ingress__payload[132:131];
+  assign \ingress__payload.tile.slot  = ingress__payload[142:133];
+  assign \ingress__payload.tile.wg  = ingress__payload[158:143];
+  assign \ingress__payload.tile.wf  = ingress__payload[161:159];
+  assign \request__payload$280.op  = ingress__payload[1:0];
+  assign \request__payload$280.dtype  = ingress__payload[3:2];
+  assign \request__payload$280.source  = ingress__payload[5:4];
+  assign \request__payload$280.tag  = ingress__payload[8:6];
+  assign \request__payload$280.last  = ingress__payload[9];
+  assign \request__payload$280.address  = ingress__payload[41:10];
+  assign \request__payload$280.data  = ingress__payload[105:42];
+  assign \request__payload$280.strobe  = ingress__payload[113:106];
+  assign \request__payload$280.touch  = ingress__payload[129:114];
+  assign \request__payload$280.touch.enable  = ingress__payload[114];
+  assign \request__payload$280.touch.parity  = ingress__payload[115];
+  assign \request__payload$280.touch.writer  = ingress__payload[116];
+  assign \request__payload$280.touch.index  = ingress__payload[129:117];
+  assign \request__payload$280.tile  = ingress__payload[161:130];
+  assign \request__payload$280.tile.tracked  = ingress__payload[130];
+  assign \request__payload$280.tile.plan  = ingress__payload[132:131];
+  assign \request__payload$280.tile.slot  = ingress__payload[142:133];
+  assign \request__payload$280.tile.wg  = ingress__payload[158:143];
+  assign \request__payload$280.tile.wf  = ingress__payload[161:159];
   assign \i__payload$285.op  = \$130 [1:0];
   assign \i__payload$285.dtype  = \$130 [3:2];
   assign \i__payload$285.tracked  = \$130 [4];
@@ -3382,15 +3386,13 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \events$379.remote_bytes  = \$127 [3:0];
   assign \events$379.write_stall  = \$127 [4];
   assign \events$379.read_stall  = \$128 ;
-  assign \events$380.update_bytes  = \events$380 [3:0];
-  assign \events$380.store_bytes  = \events$380 [7:4];
-  assign \events$382.compute_issue  = \events$382 [0];
-  assign \events$382.communication_issue  = \events$382 [1];
-  assign \events$382.compute_stall  = \events$382 [2];
-  assign \events$382.communication_stall  = \events$382 [3];
-  assign \events$382.forced  = \events$382 [4];
-  assign \events$382.communication_hold  = \events$382 [5];
-  assign \events$382.access  = \events$382 [6];
+  assign \events$381.compute_issue  = \events$381 [0];
+  assign \events$381.communication_issue  = \events$381 [1];
+  assign \events$381.compute_stall  = \events$381 [2];
+  assign \events$381.communication_stall  = \events$381 [3];
+  assign \events$381.forced  = \events$381 [4];
+  assign \events$381.communication_hold  = \events$381 [5];
+  assign \events$381.access  = \events$381 [6];
   assign \dram_events.activate  = 1'h0;
   assign \dram_events.precharge  = 1'h0;
   assign \dram_events.refresh  = 1'h0;
@@ -3401,6 +3403,8 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \levels.tracker_high_water  = levels[17:9];
   assign \levels.overflow_occupancy  = levels[28:18];
   assign \levels.overflow_high_water  = levels[39:29];
+  assign \events$389.update_bytes  = \events$389 [3:0];
+  assign \events$389.store_bytes  = \events$389 [7:4];
   assign \end$391[0]  = \end$391 ;
   assign \end$391[0].valid  = \end$391 [0];
   assign \end$391[0].plan  = \end$391 [2:1];
@@ -3446,40 +3450,40 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign levels[28:18] = overflow_occupancy;
   assign levels[17:9] = high_water;
   assign levels[8:0] = occupancy;
+  assign events[33] = \$76 ;
+  assign events[32] = \$75 ;
+  assign events[30] = \stall$390 ;
+  assign events[19:16] = \events$389 [7:4];
+  assign events[15:12] = \events$389 [3:0];
   assign events[54] = 1'h0;
   assign events[53] = 1'h0;
   assign events[52] = 1'h0;
   assign events[51] = 1'h0;
   assign events[50] = 1'h0;
   assign events[49] = 1'h0;
-  assign events[48] = \$76 ;
-  assign events[47] = \$74 ;
-  assign events[46] = \$71 ;
-  assign events[45] = \$68 ;
-  assign events[44] = \$65 ;
-  assign events[43] = \$62 ;
-  assign events[42] = \$59 ;
-  assign events[41] = \$56 ;
-  assign events[40] = \events$382 [5];
-  assign events[39] = \events$382 [1];
-  assign events[38] = \events$382 [0];
-  assign events[37] = \$53 ;
-  assign events[36] = \full__valid$254 ;
-  assign events[35] = \events$382 [4];
-  assign events[34] = \events$382 [6];
-  assign events[33] = \$52 ;
-  assign events[32] = \$51 ;
-  assign events[31] = \stall$384 ;
-  assign events[30] = stall;
-  assign events[29] = \events$382 [3];
-  assign events[28] = \events$382 [2];
+  assign events[48] = \$74 ;
+  assign events[47] = \$72 ;
+  assign events[46] = \$69 ;
+  assign events[45] = \$66 ;
+  assign events[44] = \$63 ;
+  assign events[43] = \$60 ;
+  assign events[42] = \$57 ;
+  assign events[41] = \$54 ;
+  assign events[40] = \events$381 [5];
+  assign events[39] = \events$381 [1];
+  assign events[38] = \events$381 [0];
+  assign events[37] = \$51 ;
+  assign events[36] = \full__valid$224 ;
+  assign events[35] = \events$381 [4];
+  assign events[34] = \events$381 [6];
+  assign events[31] = stall;
+  assign events[29] = \events$381 [3];
+  assign events[28] = \events$381 [2];
   assign events[27] = \$128 ;
   assign events[26] = \$127 [4];
-  assign events[25] = \commit__valid$248 ;
+  assign events[25] = \commit__valid$218 ;
   assign events[24] = \$50 ;
   assign events[23:20] = bytes;
-  assign events[19:16] = \events$380 [7:4];
-  assign events[15:12] = \events$380 [3:0];
   assign events[11:8] = \$127 [3:0];
   assign events[7:4] = \$126 ;
   assign events[3:0] = \$125 ;
@@ -3488,14 +3492,14 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign ready[2] = \$15 ;
   assign ready[1] = \$13 ;
   assign ready[0] = \$11 ;
-  assign \i__payload$225 [32] = \request__payload$224 [9];
-  assign \i__payload$225 [31:0] = \request__payload$224 [41:10];
-  assign i__0__payload[9] = \o__payload$226 [32];
-  assign i__0__payload[41:10] = \o__payload$226 [31:0];
-  assign { i__0__payload[161:42], i__0__payload[8:0] } = { \request__payload$224 [161:42], \request__payload$224 [8:0] };
   assign rx__payload[72] = link_rx_tlast;
   assign rx__payload[71:64] = link_rx_tkeep;
   assign rx__payload[63:0] = link_rx_tdata;
+  assign \i__payload$195 [32] = request__payload[9];
+  assign \i__payload$195 [31:0] = request__payload[41:10];
+  assign i__0__payload[9] = \o__payload$196 [32];
+  assign i__0__payload[41:10] = \o__payload$196 [31:0];
+  assign { i__0__payload[161:42], i__0__payload[8:0] } = { request__payload[161:42], request__payload[8:0] };
   assign \ar__payload$104 [48:47] = s_axi_arburst;
   assign \ar__payload$104 [46:44] = s_axi_arsize;
   assign \ar__payload$104 [43:36] = s_axi_arlen;
@@ -3513,25 +3517,25 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
   assign \aw__payload$95 [3:0] = s_axi_awid;
   assign w__payload[35:32] = s_axil_wstrb;
   assign w__payload[31:0] = s_axil_wdata;
-  assign table__valid = \table__valid$150 ;
-  assign \table__valid$152  = \table__valid$150 ;
-  assign \table__valid$154  = \table__valid$150 ;
-  assign \table__valid$156  = \table__valid$150 ;
-  assign \table__valid$158  = \table__valid$150 ;
-  assign \table__valid$160  = \table__valid$150 ;
+  assign table__valid = \table__valid$126 ;
+  assign \table__valid$130  = \table__valid$126 ;
+  assign \table__valid$133  = \table__valid$126 ;
+  assign \table__valid$136  = \table__valid$126 ;
+  assign \table__valid$139  = \table__valid$126 ;
+  assign \table__valid$141  = \table__valid$126 ;
   assign error__0__valid = error__valid;
-  assign error__1__valid = \error__valid$174 ;
-  assign error__2__valid = \error__valid$178 ;
-  assign error__3__valid = \error__valid$182 ;
-  assign error__4__valid = \error__valid$186 ;
-  assign error__5__valid = \error__valid$190 ;
-  assign \commit__valid$250  = \commit__valid$248 ;
-  assign full__valid = \full__valid$254 ;
-  assign \full__valid$256  = \full__valid$254 ;
+  assign error__1__valid = \error__valid$150 ;
+  assign error__2__valid = \error__valid$154 ;
+  assign error__3__valid = \error__valid$158 ;
+  assign error__4__valid = \error__valid$162 ;
+  assign error__5__valid = \error__valid$166 ;
+  assign \commit__valid$220  = \commit__valid$218 ;
+  assign full__valid = \full__valid$224 ;
+  assign \full__valid$226  = \full__valid$224 ;
   assign block_done__valid = done__valid;
-  assign command_done__valid = \command_done__valid$284 ;
+  assign command_done__valid = \command_done__valid$254 ;
   assign first_read__valid = \first_read__valid$377 ;
-  assign \$76  = \$75 ;
+  assign \$74  = \$73 ;
 endmodule
 
 module \t3_node_small.blocks (rst, i__valid, o__ready, i__ready, o__valid, o__payload, i__payload, clk);
@@ -4329,64 +4333,65 @@ module \t3_node_small.communication (rst, o__ready, i__1__valid, i__0__ready, i_
   assign \$38  = 1'h0;
 endmodule
 
-module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, dma__ready, i__valid, i__payload, events, compute__ready, clear__ready, commit__valid, commit__payload, read__valid, read__payload, \error__valid$90 , \error__payload$92 , clear__payload, i__0__payload, i__0__valid, policy, starvation_limit
-, latency, i__1__payload, i__1__valid, threshold, clk);
+module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, dma__ready, i__valid, i__payload, events, commit__valid, commit__payload, read__valid, read__payload, compute__ready, clear__ready, \error__valid$92 , \error__payload$94 , clear__payload, i__0__payload, i__0__valid, policy, starvation_limit
+, \port$17967$0 , i__1__payload, i__1__valid, threshold, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$6 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$6 <= 1'b0;
-  wire [16:0] \$1 ;
+  wire \$1 ;
   wire \$10 ;
   wire \$11 ;
-  wire [4:0] \$12 ;
-  wire [5:0] \$13 ;
-  wire \$14 ;
-  wire [16:0] \$15 ;
-  wire [17:0] \$16 ;
-  wire \$17 ;
+  wire \$12 ;
+  wire [4:0] \$13 ;
+  wire [5:0] \$14 ;
+  wire \$15 ;
+  wire [16:0] \$16 ;
+  wire [17:0] \$17 ;
   wire \$18 ;
   wire \$19 ;
   wire \$2 ;
   wire \$20 ;
-  wire [16:0] \$21 ;
-  wire [17:0] \$22 ;
-  wire [16:0] \$23 ;
-  wire [17:0] \$24 ;
-  wire [16:0] \$25 ;
-  wire [17:0] \$26 ;
-  wire [16:0] \$27 ;
-  wire [17:0] \$28 ;
-  reg [3:0] \$29 ;
+  wire \$21 ;
+  wire [16:0] \$22 ;
+  wire [17:0] \$23 ;
+  wire [16:0] \$24 ;
+  wire [17:0] \$25 ;
+  wire [16:0] \$26 ;
+  wire [17:0] \$27 ;
+  wire [16:0] \$28 ;
+  wire [17:0] \$29 ;
   wire \$3 ;
-  reg [1:0] \$30 ;
-  reg \$31 ;
-  reg [15:0] \$32 ;
-  reg \$33 ;
-  reg [16:0] \$34 ;
+  reg [3:0] \$30 ;
+  reg [1:0] \$31 ;
+  reg \$32 ;
+  reg [15:0] \$33 ;
+  reg \$34 ;
   reg [16:0] \$35 ;
   reg [16:0] \$36 ;
   reg [16:0] \$37 ;
+  reg [16:0] \$38 ;
   wire \$4 ;
   wire \$5 ;
   wire \$6 ;
   wire \$7 ;
-  wire \$8 ;
+  wire [16:0] \$8 ;
   wire \$9 ;
   wire [148:0] access__payload;
-  wire [148:0] \access__payload$49 ;
-  wire [3:0] \access__payload$49.add ;
-  wire [31:0] \access__payload$49.address ;
-  wire [63:0] \access__payload$49.data ;
-  wire [1:0] \access__payload$49.dtype ;
-  wire \access__payload$49.last ;
-  wire [1:0] \access__payload$49.source ;
-  wire [7:0] \access__payload$49.strobe ;
-  wire [2:0] \access__payload$49.tag ;
-  wire [31:0] \access__payload$49.tile ;
-  wire [1:0] \access__payload$49.tile.plan ;
-  wire [9:0] \access__payload$49.tile.slot ;
-  wire \access__payload$49.tile.tracked ;
-  wire [2:0] \access__payload$49.tile.wf ;
-  wire [15:0] \access__payload$49.tile.wg ;
-  wire \access__payload$49.write ;
+  wire [148:0] \access__payload$66 ;
+  wire [3:0] \access__payload$66.add ;
+  wire [31:0] \access__payload$66.address ;
+  wire [63:0] \access__payload$66.data ;
+  wire [1:0] \access__payload$66.dtype ;
+  wire \access__payload$66.last ;
+  wire [1:0] \access__payload$66.source ;
+  wire [7:0] \access__payload$66.strobe ;
+  wire [2:0] \access__payload$66.tag ;
+  wire [31:0] \access__payload$66.tile ;
+  wire [1:0] \access__payload$66.tile.plan ;
+  wire [9:0] \access__payload$66.tile.slot ;
+  wire \access__payload$66.tile.tracked ;
+  wire [2:0] \access__payload$66.tile.wf ;
+  wire [15:0] \access__payload$66.tile.wg ;
+  wire \access__payload$66.write ;
   wire [3:0] \access__payload.add ;
   wire [31:0] \access__payload.address ;
   wire [63:0] \access__payload.data ;
@@ -4403,26 +4408,26 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire [15:0] \access__payload.tile.wg ;
   wire \access__payload.write ;
   wire access__ready;
-  wire \access__ready$51 ;
+  wire \access__ready$67 ;
   wire access__valid;
-  wire \access__valid$53 ;
+  wire \access__valid$68 ;
   reg [16:0] bound_0 = 17'h00000;
   reg [16:0] bound_1 = 17'h00000;
   reg [16:0] bound_2 = 17'h00000;
   reg [16:0] bound_3 = 17'h00000;
   input [82:0] clear__payload;
   wire [82:0] clear__payload;
-  wire [82:0] \clear__payload$43 ;
-  wire \clear__payload$43.any_commands ;
-  wire \clear__payload$43.any_tiles ;
-  wire \clear__payload$43.any_touch ;
-  wire [15:0] \clear__payload$43.first_command ;
-  wire [9:0] \clear__payload$43.first_tile ;
-  wire [12:0] \clear__payload$43.first_touch ;
-  wire [15:0] \clear__payload$43.last_command ;
-  wire [9:0] \clear__payload$43.last_tile ;
-  wire [12:0] \clear__payload$43.last_touch ;
-  wire [1:0] \clear__payload$43.plan ;
+  wire [82:0] \clear__payload$60 ;
+  wire \clear__payload$60.any_commands ;
+  wire \clear__payload$60.any_tiles ;
+  wire \clear__payload$60.any_touch ;
+  wire [15:0] \clear__payload$60.first_command ;
+  wire [9:0] \clear__payload$60.first_tile ;
+  wire [12:0] \clear__payload$60.first_touch ;
+  wire [15:0] \clear__payload$60.last_command ;
+  wire [9:0] \clear__payload$60.last_tile ;
+  wire [12:0] \clear__payload$60.last_touch ;
+  wire [1:0] \clear__payload$60.plan ;
   wire \clear__payload.any_commands ;
   wire \clear__payload.any_tiles ;
   wire \clear__payload.any_touch ;
@@ -4435,28 +4440,28 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire [1:0] \clear__payload.plan ;
   output clear__ready;
   wire clear__ready;
-  wire \clear__ready$45 ;
+  wire \clear__ready$62 ;
   input clear__valid;
   wire clear__valid;
-  wire \clear__valid$47 ;
+  wire \clear__valid$64 ;
   input clk;
   wire clk;
   reg closed = 1'h0;
   output [74:0] commit__payload;
   wire [74:0] commit__payload;
-  wire [74:0] \commit__payload$59 ;
-  wire [31:0] \commit__payload$59.address ;
-  wire [3:0] \commit__payload$59.bytes ;
-  wire \commit__payload$59.error ;
-  wire \commit__payload$59.last ;
-  wire [1:0] \commit__payload$59.source ;
-  wire [2:0] \commit__payload$59.tag ;
-  wire [31:0] \commit__payload$59.tile ;
-  wire [1:0] \commit__payload$59.tile.plan ;
-  wire [9:0] \commit__payload$59.tile.slot ;
-  wire \commit__payload$59.tile.tracked ;
-  wire [2:0] \commit__payload$59.tile.wf ;
-  wire [15:0] \commit__payload$59.tile.wg ;
+  wire [74:0] \commit__payload$41 ;
+  wire [31:0] \commit__payload$41.address ;
+  wire [3:0] \commit__payload$41.bytes ;
+  wire \commit__payload$41.error ;
+  wire \commit__payload$41.last ;
+  wire [1:0] \commit__payload$41.source ;
+  wire [2:0] \commit__payload$41.tag ;
+  wire [31:0] \commit__payload$41.tile ;
+  wire [1:0] \commit__payload$41.tile.plan ;
+  wire [9:0] \commit__payload$41.tile.slot ;
+  wire \commit__payload$41.tile.tracked ;
+  wire [2:0] \commit__payload$41.tile.wf ;
+  wire [15:0] \commit__payload$41.tile.wg ;
   wire [31:0] \commit__payload.address ;
   wire [3:0] \commit__payload.bytes ;
   wire \commit__payload.error ;
@@ -4471,7 +4476,7 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire [15:0] \commit__payload.tile.wg ;
   output commit__valid;
   wire commit__valid;
-  wire \commit__valid$61 ;
+  wire \commit__valid$43 ;
   wire [161:0] compute__payload;
   wire [31:0] \compute__payload.address ;
   wire [63:0] \compute__payload.data ;
@@ -4521,25 +4526,25 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire dma__valid;
   wire entered;
   wire [67:0] error__payload;
-  wire [67:0] \error__payload$88 ;
-  wire [31:0] \error__payload$88.address ;
-  wire [3:0] \error__payload$88.cause ;
-  wire [31:0] \error__payload$88.tile ;
-  wire [1:0] \error__payload$88.tile.plan ;
-  wire [9:0] \error__payload$88.tile.slot ;
-  wire \error__payload$88.tile.tracked ;
-  wire [2:0] \error__payload$88.tile.wf ;
-  wire [15:0] \error__payload$88.tile.wg ;
-  output [67:0] \error__payload$92 ;
-  wire [67:0] \error__payload$92 ;
-  wire [31:0] \error__payload$92.address ;
-  wire [3:0] \error__payload$92.cause ;
-  wire [31:0] \error__payload$92.tile ;
-  wire [1:0] \error__payload$92.tile.plan ;
-  wire [9:0] \error__payload$92.tile.slot ;
-  wire \error__payload$92.tile.tracked ;
-  wire [2:0] \error__payload$92.tile.wf ;
-  wire [15:0] \error__payload$92.tile.wg ;
+  wire [67:0] \error__payload$90 ;
+  wire [31:0] \error__payload$90.address ;
+  wire [3:0] \error__payload$90.cause ;
+  wire [31:0] \error__payload$90.tile ;
+  wire [1:0] \error__payload$90.tile.plan ;
+  wire [9:0] \error__payload$90.tile.slot ;
+  wire \error__payload$90.tile.tracked ;
+  wire [2:0] \error__payload$90.tile.wf ;
+  wire [15:0] \error__payload$90.tile.wg ;
+  output [67:0] \error__payload$94 ;
+  wire [67:0] \error__payload$94 ;
+  wire [31:0] \error__payload$94.address ;
+  wire [3:0] \error__payload$94.cause ;
+  wire [31:0] \error__payload$94.tile ;
+  wire [1:0] \error__payload$94.tile.plan ;
+  wire [9:0] \error__payload$94.tile.slot ;
+  wire \error__payload$94.tile.tracked ;
+  wire [2:0] \error__payload$94.tile.wf ;
+  wire [15:0] \error__payload$94.tile.wg ;
   wire [31:0] \error__payload.address ;
   wire [3:0] \error__payload.cause ;
   wire [31:0] \error__payload.tile ;
@@ -4549,9 +4554,9 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire [2:0] \error__payload.tile.wf ;
   wire [15:0] \error__payload.tile.wg ;
   wire error__valid;
-  wire \error__valid$86 ;
-  output \error__valid$90 ;
-  wire \error__valid$90 ;
+  wire \error__valid$88 ;
+  output \error__valid$92 ;
+  wire \error__valid$92 ;
   output [6:0] events;
   wire [6:0] events;
   wire \events.access ;
@@ -4565,35 +4570,35 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire held;
   input [161:0] i__0__payload;
   wire [161:0] i__0__payload;
-  wire [161:0] \i__0__payload$24 ;
-  wire [31:0] \i__0__payload$24.address ;
-  wire [63:0] \i__0__payload$24.data ;
-  wire [1:0] \i__0__payload$24.dtype ;
-  wire \i__0__payload$24.last ;
-  wire [1:0] \i__0__payload$24.op ;
-  wire [1:0] \i__0__payload$24.source ;
-  wire [7:0] \i__0__payload$24.strobe ;
-  wire [2:0] \i__0__payload$24.tag ;
-  wire [31:0] \i__0__payload$24.tile ;
-  wire [1:0] \i__0__payload$24.tile.plan ;
-  wire [9:0] \i__0__payload$24.tile.slot ;
-  wire \i__0__payload$24.tile.tracked ;
-  wire [2:0] \i__0__payload$24.tile.wf ;
-  wire [15:0] \i__0__payload$24.tile.wg ;
-  wire [15:0] \i__0__payload$24.touch ;
-  wire \i__0__payload$24.touch.enable ;
-  wire [12:0] \i__0__payload$24.touch.index ;
-  wire \i__0__payload$24.touch.parity ;
-  wire \i__0__payload$24.touch.writer ;
-  wire [67:0] \i__0__payload$83 ;
-  wire [31:0] \i__0__payload$83.address ;
-  wire [3:0] \i__0__payload$83.cause ;
-  wire [31:0] \i__0__payload$83.tile ;
-  wire [1:0] \i__0__payload$83.tile.plan ;
-  wire [9:0] \i__0__payload$83.tile.slot ;
-  wire \i__0__payload$83.tile.tracked ;
-  wire [2:0] \i__0__payload$83.tile.wf ;
-  wire [15:0] \i__0__payload$83.tile.wg ;
+  wire [161:0] \i__0__payload$20 ;
+  wire [31:0] \i__0__payload$20.address ;
+  wire [63:0] \i__0__payload$20.data ;
+  wire [1:0] \i__0__payload$20.dtype ;
+  wire \i__0__payload$20.last ;
+  wire [1:0] \i__0__payload$20.op ;
+  wire [1:0] \i__0__payload$20.source ;
+  wire [7:0] \i__0__payload$20.strobe ;
+  wire [2:0] \i__0__payload$20.tag ;
+  wire [31:0] \i__0__payload$20.tile ;
+  wire [1:0] \i__0__payload$20.tile.plan ;
+  wire [9:0] \i__0__payload$20.tile.slot ;
+  wire \i__0__payload$20.tile.tracked ;
+  wire [2:0] \i__0__payload$20.tile.wf ;
+  wire [15:0] \i__0__payload$20.tile.wg ;
+  wire [15:0] \i__0__payload$20.touch ;
+  wire \i__0__payload$20.touch.enable ;
+  wire [12:0] \i__0__payload$20.touch.index ;
+  wire \i__0__payload$20.touch.parity ;
+  wire \i__0__payload$20.touch.writer ;
+  wire [67:0] \i__0__payload$85 ;
+  wire [31:0] \i__0__payload$85.address ;
+  wire [3:0] \i__0__payload$85.cause ;
+  wire [31:0] \i__0__payload$85.tile ;
+  wire [1:0] \i__0__payload$85.tile.plan ;
+  wire [9:0] \i__0__payload$85.tile.slot ;
+  wire \i__0__payload$85.tile.tracked ;
+  wire [2:0] \i__0__payload$85.tile.wf ;
+  wire [15:0] \i__0__payload$85.tile.wg ;
   wire [31:0] \i__0__payload.address ;
   wire [63:0] \i__0__payload.data ;
   wire [1:0] \i__0__payload.dtype ;
@@ -4614,42 +4619,42 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire \i__0__payload.touch.parity ;
   wire \i__0__payload.touch.writer ;
   wire i__0__ready;
-  wire \i__0__ready$27 ;
+  wire \i__0__ready$23 ;
   input i__0__valid;
   wire i__0__valid;
-  wire \i__0__valid$28 ;
-  wire \i__0__valid$81 ;
+  wire \i__0__valid$18 ;
+  wire \i__0__valid$83 ;
   input [161:0] i__1__payload;
   wire [161:0] i__1__payload;
-  wire [161:0] \i__1__payload$30 ;
-  wire [31:0] \i__1__payload$30.address ;
-  wire [63:0] \i__1__payload$30.data ;
-  wire [1:0] \i__1__payload$30.dtype ;
-  wire \i__1__payload$30.last ;
-  wire [1:0] \i__1__payload$30.op ;
-  wire [1:0] \i__1__payload$30.source ;
-  wire [7:0] \i__1__payload$30.strobe ;
-  wire [2:0] \i__1__payload$30.tag ;
-  wire [31:0] \i__1__payload$30.tile ;
-  wire [1:0] \i__1__payload$30.tile.plan ;
-  wire [9:0] \i__1__payload$30.tile.slot ;
-  wire \i__1__payload$30.tile.tracked ;
-  wire [2:0] \i__1__payload$30.tile.wf ;
-  wire [15:0] \i__1__payload$30.tile.wg ;
-  wire [15:0] \i__1__payload$30.touch ;
-  wire \i__1__payload$30.touch.enable ;
-  wire [12:0] \i__1__payload$30.touch.index ;
-  wire \i__1__payload$30.touch.parity ;
-  wire \i__1__payload$30.touch.writer ;
-  wire [67:0] \i__1__payload$94 ;
-  wire [31:0] \i__1__payload$94.address ;
-  wire [3:0] \i__1__payload$94.cause ;
-  wire [31:0] \i__1__payload$94.tile ;
-  wire [1:0] \i__1__payload$94.tile.plan ;
-  wire [9:0] \i__1__payload$94.tile.slot ;
-  wire \i__1__payload$94.tile.tracked ;
-  wire [2:0] \i__1__payload$94.tile.wf ;
-  wire [15:0] \i__1__payload$94.tile.wg ;
+  wire [161:0] \i__1__payload$32 ;
+  wire [31:0] \i__1__payload$32.address ;
+  wire [63:0] \i__1__payload$32.data ;
+  wire [1:0] \i__1__payload$32.dtype ;
+  wire \i__1__payload$32.last ;
+  wire [1:0] \i__1__payload$32.op ;
+  wire [1:0] \i__1__payload$32.source ;
+  wire [7:0] \i__1__payload$32.strobe ;
+  wire [2:0] \i__1__payload$32.tag ;
+  wire [31:0] \i__1__payload$32.tile ;
+  wire [1:0] \i__1__payload$32.tile.plan ;
+  wire [9:0] \i__1__payload$32.tile.slot ;
+  wire \i__1__payload$32.tile.tracked ;
+  wire [2:0] \i__1__payload$32.tile.wf ;
+  wire [15:0] \i__1__payload$32.tile.wg ;
+  wire [15:0] \i__1__payload$32.touch ;
+  wire \i__1__payload$32.touch.enable ;
+  wire [12:0] \i__1__payload$32.touch.index ;
+  wire \i__1__payload$32.touch.parity ;
+  wire \i__1__payload$32.touch.writer ;
+  wire [67:0] \i__1__payload$96 ;
+  wire [31:0] \i__1__payload$96.address ;
+  wire [3:0] \i__1__payload$96.cause ;
+  wire [31:0] \i__1__payload$96.tile ;
+  wire [1:0] \i__1__payload$96.tile.plan ;
+  wire [9:0] \i__1__payload$96.tile.slot ;
+  wire \i__1__payload$96.tile.tracked ;
+  wire [2:0] \i__1__payload$96.tile.wf ;
+  wire [15:0] \i__1__payload$96.tile.wg ;
   wire [31:0] \i__1__payload.address ;
   wire [63:0] \i__1__payload.data ;
   wire [1:0] \i__1__payload.dtype ;
@@ -4670,43 +4675,43 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire \i__1__payload.touch.parity ;
   wire \i__1__payload.touch.writer ;
   wire i__1__ready;
-  wire \i__1__ready$33 ;
-  wire \i__1__ready$97 ;
+  wire \i__1__ready$35 ;
+  wire \i__1__ready$99 ;
   input i__1__valid;
   wire i__1__valid;
-  wire \i__1__valid$34 ;
-  wire \i__1__valid$98 ;
+  wire \i__1__valid$100 ;
+  wire \i__1__valid$30 ;
   input [161:0] i__payload;
   wire [161:0] i__payload;
-  wire [161:0] \i__payload$18 ;
-  wire [31:0] \i__payload$18.address ;
-  wire [63:0] \i__payload$18.data ;
-  wire [1:0] \i__payload$18.dtype ;
-  wire \i__payload$18.last ;
-  wire [1:0] \i__payload$18.op ;
-  wire [1:0] \i__payload$18.source ;
-  wire [7:0] \i__payload$18.strobe ;
-  wire [2:0] \i__payload$18.tag ;
-  wire [31:0] \i__payload$18.tile ;
-  wire [1:0] \i__payload$18.tile.plan ;
-  wire [9:0] \i__payload$18.tile.slot ;
-  wire \i__payload$18.tile.tracked ;
-  wire [2:0] \i__payload$18.tile.wf ;
-  wire [15:0] \i__payload$18.tile.wg ;
-  wire [15:0] \i__payload$18.touch ;
-  wire \i__payload$18.touch.enable ;
-  wire [12:0] \i__payload$18.touch.index ;
-  wire \i__payload$18.touch.parity ;
-  wire \i__payload$18.touch.writer ;
-  wire [67:0] \i__payload$87 ;
-  wire [31:0] \i__payload$87.address ;
-  wire [3:0] \i__payload$87.cause ;
-  wire [31:0] \i__payload$87.tile ;
-  wire [1:0] \i__payload$87.tile.plan ;
-  wire [9:0] \i__payload$87.tile.slot ;
-  wire \i__payload$87.tile.tracked ;
-  wire [2:0] \i__payload$87.tile.wf ;
-  wire [15:0] \i__payload$87.tile.wg ;
+  wire [161:0] \i__payload$26 ;
+  wire [31:0] \i__payload$26.address ;
+  wire [63:0] \i__payload$26.data ;
+  wire [1:0] \i__payload$26.dtype ;
+  wire \i__payload$26.last ;
+  wire [1:0] \i__payload$26.op ;
+  wire [1:0] \i__payload$26.source ;
+  wire [7:0] \i__payload$26.strobe ;
+  wire [2:0] \i__payload$26.tag ;
+  wire [31:0] \i__payload$26.tile ;
+  wire [1:0] \i__payload$26.tile.plan ;
+  wire [9:0] \i__payload$26.tile.slot ;
+  wire \i__payload$26.tile.tracked ;
+  wire [2:0] \i__payload$26.tile.wf ;
+  wire [15:0] \i__payload$26.tile.wg ;
+  wire [15:0] \i__payload$26.touch ;
+  wire \i__payload$26.touch.enable ;
+  wire [12:0] \i__payload$26.touch.index ;
+  wire \i__payload$26.touch.parity ;
+  wire \i__payload$26.touch.writer ;
+  wire [67:0] \i__payload$89 ;
+  wire [31:0] \i__payload$89.address ;
+  wire [3:0] \i__payload$89.cause ;
+  wire [31:0] \i__payload$89.tile ;
+  wire [1:0] \i__payload$89.tile.plan ;
+  wire [9:0] \i__payload$89.tile.slot ;
+  wire \i__payload$89.tile.tracked ;
+  wire [2:0] \i__payload$89.tile.wf ;
+  wire [15:0] \i__payload$89.tile.wg ;
   wire [31:0] \i__payload.address ;
   wire [63:0] \i__payload.data ;
   wire [1:0] \i__payload.dtype ;
@@ -4727,11 +4732,11 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire \i__payload.touch.parity ;
   wire \i__payload.touch.writer ;
   wire i__ready;
-  wire \i__ready$21 ;
+  wire \i__ready$29 ;
   input i__valid;
   wire i__valid;
-  wire \i__valid$22 ;
-  wire \i__valid$85 ;
+  wire \i__valid$24 ;
+  wire \i__valid$87 ;
   wire [161:0] ingress__payload;
   wire [31:0] \ingress__payload.address ;
   wire [63:0] \ingress__payload.data ;
@@ -4756,82 +4761,72 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire ingress__ready;
   wire ingress__valid;
   wire issued;
-  input [15:0] latency;
   wire [15:0] latency;
-  wire [15:0] \latency$67 ;
+  wire [15:0] \latency$70 ;
   wire leaves;
   reg [1:0] left = 2'h0;
   reg limited = 1'h0;
   wire [161:0] o__payload;
-  wire [161:0] \o__payload$25 ;
-  wire [31:0] \o__payload$25.address ;
-  wire [63:0] \o__payload$25.data ;
-  wire [1:0] \o__payload$25.dtype ;
-  wire \o__payload$25.last ;
-  wire [1:0] \o__payload$25.op ;
-  wire [1:0] \o__payload$25.source ;
-  wire [7:0] \o__payload$25.strobe ;
-  wire [2:0] \o__payload$25.tag ;
-  wire [31:0] \o__payload$25.tile ;
-  wire [1:0] \o__payload$25.tile.plan ;
-  wire [9:0] \o__payload$25.tile.slot ;
-  wire \o__payload$25.tile.tracked ;
-  wire [2:0] \o__payload$25.tile.wf ;
-  wire [15:0] \o__payload$25.tile.wg ;
-  wire [15:0] \o__payload$25.touch ;
-  wire \o__payload$25.touch.enable ;
-  wire [12:0] \o__payload$25.touch.index ;
-  wire \o__payload$25.touch.parity ;
-  wire \o__payload$25.touch.writer ;
-  wire [161:0] \o__payload$31 ;
-  wire [31:0] \o__payload$31.address ;
-  wire [63:0] \o__payload$31.data ;
-  wire [1:0] \o__payload$31.dtype ;
-  wire \o__payload$31.last ;
-  wire [1:0] \o__payload$31.op ;
-  wire [1:0] \o__payload$31.source ;
-  wire [7:0] \o__payload$31.strobe ;
-  wire [2:0] \o__payload$31.tag ;
-  wire [31:0] \o__payload$31.tile ;
-  wire [1:0] \o__payload$31.tile.plan ;
-  wire [9:0] \o__payload$31.tile.slot ;
-  wire \o__payload$31.tile.tracked ;
-  wire [2:0] \o__payload$31.tile.wf ;
-  wire [15:0] \o__payload$31.tile.wg ;
-  wire [15:0] \o__payload$31.touch ;
-  wire \o__payload$31.touch.enable ;
-  wire [12:0] \o__payload$31.touch.index ;
-  wire \o__payload$31.touch.parity ;
-  wire \o__payload$31.touch.writer ;
-  wire [161:0] \o__payload$37 ;
-  wire [31:0] \o__payload$37.address ;
-  wire [63:0] \o__payload$37.data ;
-  wire [1:0] \o__payload$37.dtype ;
-  wire \o__payload$37.last ;
-  wire [1:0] \o__payload$37.op ;
-  wire [1:0] \o__payload$37.source ;
-  wire [7:0] \o__payload$37.strobe ;
-  wire [2:0] \o__payload$37.tag ;
-  wire [31:0] \o__payload$37.tile ;
-  wire [1:0] \o__payload$37.tile.plan ;
-  wire [9:0] \o__payload$37.tile.slot ;
-  wire \o__payload$37.tile.tracked ;
-  wire [2:0] \o__payload$37.tile.wf ;
-  wire [15:0] \o__payload$37.tile.wg ;
-  wire [15:0] \o__payload$37.touch ;
-  wire \o__payload$37.touch.enable ;
-  wire [12:0] \o__payload$37.touch.index ;
-  wire \o__payload$37.touch.parity ;
-  wire \o__payload$37.touch.writer ;
-  wire [67:0] \o__payload$93 ;
-  wire [31:0] \o__payload$93.address ;
-  wire [3:0] \o__payload$93.cause ;
-  wire [31:0] \o__payload$93.tile ;
-  wire [1:0] \o__payload$93.tile.plan ;
-  wire [9:0] \o__payload$93.tile.slot ;
-  wire \o__payload$93.tile.tracked ;
-  wire [2:0] \o__payload$93.tile.wf ;
-  wire [15:0] \o__payload$93.tile.wg ;
+  wire [161:0] \o__payload$27 ;
+  wire [31:0] \o__payload$27.address ;
+  wire [63:0] \o__payload$27.data ;
+  wire [1:0] \o__payload$27.dtype ;
+  wire \o__payload$27.last ;
+  wire [1:0] \o__payload$27.op ;
+  wire [1:0] \o__payload$27.source ;
+  wire [7:0] \o__payload$27.strobe ;
+  wire [2:0] \o__payload$27.tag ;
+  wire [31:0] \o__payload$27.tile ;
+  wire [1:0] \o__payload$27.tile.plan ;
+  wire [9:0] \o__payload$27.tile.slot ;
+  wire \o__payload$27.tile.tracked ;
+  wire [2:0] \o__payload$27.tile.wf ;
+  wire [15:0] \o__payload$27.tile.wg ;
+  wire [15:0] \o__payload$27.touch ;
+  wire \o__payload$27.touch.enable ;
+  wire [12:0] \o__payload$27.touch.index ;
+  wire \o__payload$27.touch.parity ;
+  wire \o__payload$27.touch.writer ;
+  wire [161:0] \o__payload$33 ;
+  wire [31:0] \o__payload$33.address ;
+  wire [63:0] \o__payload$33.data ;
+  wire [1:0] \o__payload$33.dtype ;
+  wire \o__payload$33.last ;
+  wire [1:0] \o__payload$33.op ;
+  wire [1:0] \o__payload$33.source ;
+  wire [7:0] \o__payload$33.strobe ;
+  wire [2:0] \o__payload$33.tag ;
+  wire [31:0] \o__payload$33.tile ;
+  wire [1:0] \o__payload$33.tile.plan ;
+  wire [9:0] \o__payload$33.tile.slot ;
+  wire \o__payload$33.tile.tracked ;
+  wire [2:0] \o__payload$33.tile.wf ;
+  wire [15:0] \o__payload$33.tile.wg ;
+  wire [15:0] \o__payload$33.touch ;
+  wire \o__payload$33.touch.enable ;
+  wire [12:0] \o__payload$33.touch.index ;
+  wire \o__payload$33.touch.parity ;
+  wire \o__payload$33.touch.writer ;
+  wire [161:0] \o__payload$54 ;
+  wire [31:0] \o__payload$54.address ;
+  wire [63:0] \o__payload$54.data ;
+  wire [1:0] \o__payload$54.dtype ;
+  wire \o__payload$54.last ;
+  wire [1:0] \o__payload$54.op ;
+  wire [1:0] \o__payload$54.source ;
+  wire [7:0] \o__payload$54.strobe ;
+  wire [2:0] \o__payload$54.tag ;
+  wire [31:0] \o__payload$54.tile ;
+  wire [1:0] \o__payload$54.tile.plan ;
+  wire [9:0] \o__payload$54.tile.slot ;
+  wire \o__payload$54.tile.tracked ;
+  wire [2:0] \o__payload$54.tile.wf ;
+  wire [15:0] \o__payload$54.tile.wg ;
+  wire [15:0] \o__payload$54.touch ;
+  wire \o__payload$54.touch.enable ;
+  wire [12:0] \o__payload$54.touch.index ;
+  wire \o__payload$54.touch.parity ;
+  wire \o__payload$54.touch.writer ;
   wire [67:0] \o__payload$95 ;
   wire [31:0] \o__payload$95.address ;
   wire [3:0] \o__payload$95.cause ;
@@ -4841,6 +4836,15 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire \o__payload$95.tile.tracked ;
   wire [2:0] \o__payload$95.tile.wf ;
   wire [15:0] \o__payload$95.tile.wg ;
+  wire [67:0] \o__payload$97 ;
+  wire [31:0] \o__payload$97.address ;
+  wire [3:0] \o__payload$97.cause ;
+  wire [31:0] \o__payload$97.tile ;
+  wire [1:0] \o__payload$97.tile.plan ;
+  wire [9:0] \o__payload$97.tile.slot ;
+  wire \o__payload$97.tile.tracked ;
+  wire [2:0] \o__payload$97.tile.wf ;
+  wire [15:0] \o__payload$97.tile.wg ;
   wire [31:0] \o__payload.address ;
   wire [63:0] \o__payload.data ;
   wire [1:0] \o__payload.dtype ;
@@ -4861,40 +4865,42 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire \o__payload.touch.parity ;
   wire \o__payload.touch.writer ;
   wire o__ready;
-  wire \o__ready$26 ;
-  wire \o__ready$32 ;
-  wire \o__ready$38 ;
-  wire \o__ready$89 ;
-  wire \o__ready$96 ;
+  wire \o__ready$28 ;
+  wire \o__ready$34 ;
+  wire \o__ready$55 ;
+  wire \o__ready$91 ;
+  wire \o__ready$98 ;
   wire o__valid;
-  wire \o__valid$29 ;
-  wire \o__valid$35 ;
-  wire \o__valid$41 ;
-  wire \o__valid$91 ;
-  wire \o__valid$99 ;
+  wire \o__valid$101 ;
+  wire \o__valid$25 ;
+  wire \o__valid$31 ;
+  wire \o__valid$58 ;
+  wire \o__valid$93 ;
   output [15:0] occupancy;
   wire [15:0] occupancy;
-  wire [15:0] \occupancy$72 ;
+  wire [15:0] \occupancy$74 ;
   reg [3:0] on_the_way = 4'h0;
   input [1:0] policy;
   wire [1:0] policy;
-  wire [1:0] \policy$63 ;
-  wire [1:0] \policy$80 ;
+  wire [1:0] \policy$45 ;
+  wire [1:0] \policy$82 ;
+  input [7:0] \port$17967$0 ;
+  wire [7:0] \port$17967$0 ;
   wire [3:0] reaches;
   output [67:0] read__payload;
   wire [67:0] read__payload;
-  wire [67:0] \read__payload$55 ;
-  wire [63:0] \read__payload$55.data ;
-  wire \read__payload$55.error ;
-  wire \read__payload$55.last ;
-  wire [1:0] \read__payload$55.source ;
+  wire [67:0] \read__payload$37 ;
+  wire [63:0] \read__payload$37.data ;
+  wire \read__payload$37.error ;
+  wire \read__payload$37.last ;
+  wire [1:0] \read__payload$37.source ;
   wire [63:0] \read__payload.data ;
   wire \read__payload.error ;
   wire \read__payload.last ;
   wire [1:0] \read__payload.source ;
   output read__valid;
   wire read__valid;
-  wire \read__valid$57 ;
+  wire \read__valid$39 ;
   wire [161:0] request__payload;
   wire [31:0] \request__payload.address ;
   wire [63:0] \request__payload.data ;
@@ -4921,70 +4927,71 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire rst;
   input [15:0] starvation_limit;
   wire [15:0] starvation_limit;
-  wire [15:0] \starvation_limit$65 ;
+  wire [15:0] \starvation_limit$47 ;
   input [15:0] threshold;
   wire [15:0] threshold;
+  assign \$1  = \i__0__valid$18  & o__ready;
+  assign \$2  = \i__1__valid$30  & \o__ready$34 ;
+  assign \$3  = ~ compute__ready;
+  assign \$4  = i__valid & \$3 ;
+  assign \$5  = ~ \o__ready$28 ;
+  assign \$6  = \i__valid$24  & \$5 ;
+  assign \$7  = access__valid & access__ready;
   assign issued = events[0] | events[1];
   assign entered = access__valid & access__ready;
-  assign \$1  = \occupancy$72  + on_the_way;
-  assign \$2  = counted >= bound_0;
-  assign \$3  = counted >= bound_1;
-  assign \$4  = counted >= bound_2;
-  assign \$5  = counted >= bound_3;
-  assign \$6  = \i__0__valid$28  & \o__ready$26 ;
-  assign \$7  = \i__1__valid$34  & \o__ready$32 ;
-  assign \$8  = ~ compute__ready;
-  assign \$9  = i__valid & \$8 ;
-  assign \$10  = ~ o__ready;
-  assign \$11  = \i__valid$22  & \$10 ;
-  assign \$12  = on_the_way + issued;
-  assign \$13  = \$12  - entered;
-  assign \$14  = | threshold;
-  assign \$15  = counted + issued;
-  assign \$16  = \$15  - left;
-  assign \$17  = reaches >> left;
-  assign \$18  = reaches[3:1] >> left;
-  assign \$19  = issued ? \$17  : \$18 ;
-  assign \$20  = limited & \$19 ;
-  assign \$21  = threshold + 1'h0;
-  assign \$22  = \$21  - 1'h1;
-  assign \$23  = threshold + 1'h1;
-  assign \$24  = \$23  - 1'h1;
-  assign \$25  = threshold + 2'h2;
-  assign \$26  = \$25  - 1'h1;
-  assign \$27  = threshold + 2'h3;
-  assign \$28  = \$27  - 1'h1;
+  assign \$8  = \occupancy$74  + on_the_way;
+  assign \$9  = counted >= bound_0;
+  assign \$10  = counted >= bound_1;
+  assign \$11  = counted >= bound_2;
+  assign \$12  = counted >= bound_3;
+  assign \$13  = on_the_way + issued;
+  assign \$14  = \$13  - entered;
+  assign \$15  = | threshold;
+  assign \$16  = counted + issued;
+  assign \$17  = \$16  - left;
+  assign \$18  = reaches >> left;
+  assign \$19  = reaches[3:1] >> left;
+  assign \$20  = issued ? \$18  : \$19 ;
+  assign \$21  = limited & \$20 ;
+  assign \$22  = threshold + 1'h0;
+  assign \$23  = \$22  - 1'h1;
+  assign \$24  = threshold + 1'h1;
+  assign \$25  = \$24  - 1'h1;
+  assign \$26  = threshold + 2'h2;
+  assign \$27  = \$26  - 1'h1;
+  assign \$28  = threshold + 2'h3;
+  assign \$29  = \$28  - 1'h1;
   always @(posedge clk)
-    on_the_way <= \$29 ;
+    on_the_way <= \$30 ;
   always @(posedge clk)
-    left <= \$30 ;
+    left <= \$31 ;
   always @(posedge clk)
-    limited <= \$31 ;
+    limited <= \$32 ;
   always @(posedge clk)
-    counted <= \$32 ;
+    counted <= \$33 ;
   always @(posedge clk)
-    closed <= \$33 ;
+    closed <= \$34 ;
   always @(posedge clk)
-    bound_0 <= \$34 ;
+    bound_0 <= \$35 ;
   always @(posedge clk)
-    bound_1 <= \$35 ;
+    bound_1 <= \$36 ;
   always @(posedge clk)
-    bound_2 <= \$36 ;
+    bound_2 <= \$37 ;
   always @(posedge clk)
-    bound_3 <= \$37 ;
+    bound_3 <= \$38 ;
   \t3_node_small.controller.arbiter  arbiter (
     .clk(clk),
     .closed(closed),
     .forced(forced),
     .held(held),
-    .i__0__payload(\i__0__payload$24 ),
-    .i__0__ready(\o__ready$26 ),
-    .i__0__valid(\i__0__valid$28 ),
-    .i__1__payload(\i__1__payload$30 ),
-    .i__1__ready(\o__ready$32 ),
-    .i__1__valid(\i__1__valid$34 ),
+    .i__0__payload(\i__0__payload$20 ),
+    .i__0__ready(o__ready),
+    .i__0__valid(\i__0__valid$18 ),
+    .i__1__payload(\i__1__payload$32 ),
+    .i__1__ready(\o__ready$34 ),
+    .i__1__valid(\i__1__valid$30 ),
     .o__payload(request__payload),
-    .o__ready(\o__ready$38 ),
+    .o__ready(\o__ready$55 ),
     .o__valid(request__valid),
     .policy(policy),
     .rst(rst),
@@ -4992,20 +4999,20 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   );
   \t3_node_small.controller.communication_queue  communication_queue (
     .clk(clk),
-    .i__valid(\i__valid$22 ),
-    .o__payload(\i__1__payload$30 ),
-    .o__ready(\o__ready$32 ),
-    .o__valid(\i__1__valid$34 ),
-    .room(o__ready),
+    .i__valid(\i__valid$24 ),
+    .o__payload(\i__1__payload$32 ),
+    .o__ready(\o__ready$34 ),
+    .o__valid(\i__1__valid$30 ),
+    .room(\o__ready$28 ),
     .rst(rst),
-    .write__data(\i__payload$18 )
+    .write__data(\i__payload$26 )
   );
   \t3_node_small.controller.compute_queue  compute_queue (
     .clk(clk),
     .i__valid(i__valid),
-    .o__payload(\i__0__payload$24 ),
-    .o__ready(\o__ready$26 ),
-    .o__valid(\i__0__valid$28 ),
+    .o__payload(\i__0__payload$20 ),
+    .o__ready(o__ready),
+    .o__valid(\i__0__valid$18 ),
     .room(compute__ready),
     .rst(rst),
     .write__data(i__payload)
@@ -5018,37 +5025,37 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
     .clear__ready(clear__ready),
     .clear__valid(clear__valid),
     .clk(clk),
-    .error__payload(\i__0__payload$83 ),
-    .error__valid(\i__0__valid$81 ),
+    .error__payload(\i__0__payload$85 ),
+    .error__valid(\i__0__valid$83 ),
     .request__payload(request__payload),
-    .request__ready(\o__ready$38 ),
+    .request__ready(\o__ready$55 ),
     .request__valid(request__valid),
     .rst(rst)
   );
   \t3_node_small.controller.memory  memory (
     .access__payload(access__payload),
     .access__ready(access__ready),
-    .access__valid(access__valid),
     .clk(clk),
     .commit__payload(commit__payload),
     .commit__valid(commit__valid),
-    .error__payload(\i__payload$87 ),
-    .error__valid(\i__valid$85 ),
-    .latency(latency),
+    .error__payload(\i__payload$89 ),
+    .error__valid(\i__valid$87 ),
+    .i__valid(access__valid),
     .leaves(leaves),
-    .occupancy(\occupancy$72 ),
+    .occupancy(\occupancy$74 ),
+    .\port$17967$0 (\port$17967$0 ),
     .read__payload(read__payload),
     .read__valid(read__valid),
     .rst(rst)
   );
   \t3_node_small.controller.memory_errors  memory_errors (
     .clk(clk),
-    .i__valid(\i__valid$85 ),
-    .o__payload(\i__1__payload$94 ),
-    .o__ready(\o__ready$96 ),
-    .o__valid(\i__1__valid$98 ),
+    .i__valid(\i__valid$87 ),
+    .o__payload(\i__1__payload$96 ),
+    .o__ready(\o__ready$98 ),
+    .o__valid(\i__1__valid$100 ),
     .rst(rst),
-    .write__data(\i__payload$87 )
+    .write__data(\i__payload$89 )
   );
   \t3_node_small.controller.merge  merge (
     .clk(clk),
@@ -5058,169 +5065,132 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
     .i__1__payload(i__1__payload),
     .i__1__ready(dma__ready),
     .i__1__valid(i__1__valid),
-    .o__payload(\i__payload$18 ),
-    .o__ready(o__ready),
-    .o__valid(\i__valid$22 ),
+    .o__payload(\i__payload$26 ),
+    .o__ready(\o__ready$28 ),
+    .o__valid(\i__valid$24 ),
     .rst(rst)
   );
   \t3_node_small.controller.reports  reports (
     .clk(clk),
-    .i__0__payload(\i__0__payload$83 ),
-    .i__0__valid(\i__0__valid$81 ),
-    .i__1__payload(\i__1__payload$94 ),
-    .i__1__ready(\o__ready$96 ),
-    .i__1__valid(\i__1__valid$98 ),
-    .o__payload(\error__payload$92 ),
-    .o__valid(\error__valid$90 ),
+    .i__0__payload(\i__0__payload$85 ),
+    .i__0__valid(\i__0__valid$83 ),
+    .i__1__payload(\i__1__payload$96 ),
+    .i__1__ready(\o__ready$98 ),
+    .i__1__valid(\i__1__valid$100 ),
+    .o__payload(\error__payload$94 ),
+    .o__valid(\error__valid$92 ),
     .rst(rst)
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$29  = \$13 [3:0];
+    \$30  = \$14 [3:0];
     if (rst) begin
-      \$29  = 4'h0;
+      \$30  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$30  = { 1'h0, leaves };
+    \$31  = { 1'h0, leaves };
     if (rst) begin
-      \$30  = 2'h0;
+      \$31  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$31  = \$14 ;
+    \$32  = \$15 ;
     if (rst) begin
-      \$31  = 1'h0;
+      \$32  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$32  = \$16 [15:0];
+    \$33  = \$17 [15:0];
     if (rst) begin
-      \$32  = 16'h0000;
+      \$33  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$33  = \$20 ;
+    \$34  = \$21 ;
     if (rst) begin
-      \$33  = 1'h0;
+      \$34  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$34  = \$22 [16:0];
-    if (rst) begin
-      \$34  = 17'h00000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$35  = \$24 [16:0];
+    \$35  = \$23 [16:0];
     if (rst) begin
       \$35  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$36  = \$26 [16:0];
+    \$36  = \$25 [16:0];
     if (rst) begin
       \$36  = 17'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
-    \$37  = \$28 [16:0];
+    \$37  = \$27 [16:0];
     if (rst) begin
       \$37  = 17'h00000;
     end
   end
-  assign compute__payload = i__payload;
-  assign i__ready = compute__ready;
-  assign compute__valid = i__valid;
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$6 ) begin end
+    \$38  = \$29 [16:0];
+    if (rst) begin
+      \$38  = 17'h00000;
+    end
+  end
   assign ingress__payload = i__0__payload;
   assign i__0__ready = ingress__ready;
   assign ingress__valid = i__0__valid;
   assign dma__payload = i__1__payload;
   assign i__1__ready = dma__ready;
   assign dma__valid = i__1__valid;
-  assign o__payload = \i__payload$18 ;
-  assign \i__ready$21  = o__ready;
-  assign o__valid = \i__valid$22 ;
-  assign \o__payload$25  = \i__0__payload$24 ;
-  assign \i__0__ready$27  = \o__ready$26 ;
-  assign \o__valid$29  = \i__0__valid$28 ;
-  assign \o__payload$31  = \i__1__payload$30 ;
-  assign \i__1__ready$33  = \o__ready$32 ;
-  assign \o__valid$35  = \i__1__valid$34 ;
-  assign \o__payload$37  = request__payload;
-  assign request__ready = \o__ready$38 ;
-  assign \o__valid$41  = request__valid;
-  assign \clear__payload$43  = clear__payload;
-  assign \clear__ready$45  = clear__ready;
-  assign \clear__valid$47  = clear__valid;
-  assign \access__payload$49  = access__payload;
-  assign \access__ready$51  = access__ready;
-  assign \access__valid$53  = access__valid;
-  assign \read__payload$55  = read__payload;
-  assign \read__valid$57  = read__valid;
-  assign \commit__payload$59  = commit__payload;
-  assign \commit__valid$61  = commit__valid;
-  assign \policy$63  = policy;
-  assign \starvation_limit$65  = starvation_limit;
-  assign \latency$67  = latency;
-  assign \policy$80  = 2'h1;
-  assign error__valid = \i__0__valid$81 ;
-  assign error__payload = \i__0__payload$83 ;
-  assign \error__valid$86  = \i__valid$85 ;
-  assign \error__payload$88  = \i__payload$87 ;
-  assign \o__ready$89  = 1'h1;
-  assign \o__valid$91  = \error__valid$90 ;
-  assign \o__payload$93  = \error__payload$92 ;
-  assign \o__payload$95  = \i__1__payload$94 ;
-  assign \i__1__ready$97  = \o__ready$96 ;
-  assign \o__valid$99  = \i__1__valid$98 ;
-  assign occupancy = \$1 [15:0];
-  assign \i__payload.op  = i__payload[1:0];
-  assign \i__payload.dtype  = i__payload[3:2];
-  assign \i__payload.source  = i__payload[5:4];
-  assign \i__payload.tag  = i__payload[8:6];
-  assign \i__payload.last  = i__payload[9];
-  assign \i__payload.address  = i__payload[41:10];
-  assign \i__payload.data  = i__payload[105:42];
-  assign \i__payload.strobe  = i__payload[113:106];
-  assign \i__payload.touch  = i__payload[129:114];
-  assign \i__payload.touch.enable  = i__payload[114];
-  assign \i__payload.touch.parity  = i__payload[115];
-  assign \i__payload.touch.writer  = i__payload[116];
-  assign \i__payload.touch.index  = i__payload[129:117];
-  assign \i__payload.tile  = i__payload[161:130];
-  assign \i__payload.tile.tracked  = i__payload[130];
-  assign \i__payload.tile.plan  = i__payload[132:131];
-  assign \i__payload.tile.slot  = i__payload[142:133];
-  assign \i__payload.tile.wg  = i__payload[158:143];
-  assign \i__payload.tile.wf  = i__payload[161:159];
-  assign \compute__payload.op  = i__payload[1:0];
-  assign \compute__payload.dtype  = i__payload[3:2];
-  assign \compute__payload.source  = i__payload[5:4];
-  assign \compute__payload.tag  = i__payload[8:6];
-  assign \compute__payload.last  = i__payload[9];
-  assign \compute__payload.address  = i__payload[41:10];
-  assign \compute__payload.data  = i__payload[105:42];
-  assign \compute__payload.strobe  = i__payload[113:106];
-  assign \compute__payload.touch  = i__payload[129:114];
-  assign \compute__payload.touch.enable  = i__payload[114];
-  assign \compute__payload.touch.parity  = i__payload[115];
-  assign \compute__payload.touch.writer  = i__payload[116];
-  assign \compute__payload.touch.index  = i__payload[129:117];
-  assign \compute__payload.tile  = i__payload[161:130];
-  assign \compute__payload.tile.tracked  = i__payload[130];
-  assign \compute__payload.tile.plan  = i__payload[132:131];
-  assign \compute__payload.tile.slot  = i__payload[142:133];
-  assign \compute__payload.tile.wg  = i__payload[158:143];
-  assign \compute__payload.tile.wf  = i__payload[161:159];
+  assign compute__valid = i__valid;
+  assign compute__payload = i__payload;
+  assign i__ready = compute__ready;
+  assign o__valid = \i__0__valid$18 ;
+  assign o__payload = \i__0__payload$20 ;
+  assign \i__0__ready$23  = o__ready;
+  assign \o__valid$25  = \i__valid$24 ;
+  assign \o__payload$27  = \i__payload$26 ;
+  assign \i__ready$29  = \o__ready$28 ;
+  assign \o__valid$31  = \i__1__valid$30 ;
+  assign \o__payload$33  = \i__1__payload$32 ;
+  assign \i__1__ready$35  = \o__ready$34 ;
+  assign \read__payload$37  = read__payload;
+  assign \read__valid$39  = read__valid;
+  assign \commit__payload$41  = commit__payload;
+  assign \commit__valid$43  = commit__valid;
+  assign \policy$45  = policy;
+  assign \starvation_limit$47  = starvation_limit;
+  assign \o__payload$54  = request__payload;
+  assign request__ready = \o__ready$55 ;
+  assign \o__valid$58  = request__valid;
+  assign \clear__payload$60  = clear__payload;
+  assign \clear__ready$62  = clear__ready;
+  assign \clear__valid$64  = clear__valid;
+  assign \access__payload$66  = access__payload;
+  assign \access__ready$67  = access__ready;
+  assign \access__valid$68  = access__valid;
+  assign latency = { 8'h00, \port$17967$0  };
+  assign \latency$70  = { 8'h00, \port$17967$0  };
+  assign \policy$82  = 2'h1;
+  assign error__valid = \i__0__valid$83 ;
+  assign error__payload = \i__0__payload$85 ;
+  assign \error__valid$88  = \i__valid$87 ;
+  assign \error__payload$90  = \i__payload$89 ;
+  assign \o__ready$91  = 1'h1;
+  assign \o__valid$93  = \error__valid$92 ;
+  assign \o__payload$95  = \error__payload$94 ;
+  assign \o__payload$97  = \i__1__payload$96 ;
+  assign \i__1__ready$99  = \o__ready$98 ;
+  assign \o__valid$101  = \i__1__valid$100 ;
+  assign occupancy = \$8 [15:0];
   assign \i__0__payload.op  = i__0__payload[1:0];
   assign \i__0__payload.dtype  = i__0__payload[3:2];
   assign \i__0__payload.source  = i__0__payload[5:4];
@@ -5297,120 +5267,197 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   assign \dma__payload.tile.slot  = i__1__payload[142:133];
   assign \dma__payload.tile.wg  = i__1__payload[158:143];
   assign \dma__payload.tile.wf  = i__1__payload[161:159];
-  assign \i__payload$18.op  = \i__payload$18 [1:0];
-  assign \i__payload$18.dtype  = \i__payload$18 [3:2];
-  assign \i__payload$18.source  = \i__payload$18 [5:4];
-  assign \i__payload$18.tag  = \i__payload$18 [8:6];
-  assign \i__payload$18.last  = \i__payload$18 [9];
-  assign \i__payload$18.address  = \i__payload$18 [41:10];
-  assign \i__payload$18.data  = \i__payload$18 [105:42];
-  assign \i__payload$18.strobe  = \i__payload$18 [113:106];
-  assign \i__payload$18.touch  = \i__payload$18 [129:114];
-  assign \i__payload$18.touch.enable  = \i__payload$18 [114];
-  assign \i__payload$18.touch.parity  = \i__payload$18 [115];
-  assign \i__payload$18.touch.writer  = \i__payload$18 [116];
-  assign \i__payload$18.touch.index  = \i__payload$18 [129:117];
-  assign \i__payload$18.tile  = \i__payload$18 [161:130];
-  assign \i__payload$18.tile.tracked  = \i__payload$18 [130];
-  assign \i__payload$18.tile.plan  = \i__payload$18 [132:131];
-  assign \i__payload$18.tile.slot  = \i__payload$18 [142:133];
-  assign \i__payload$18.tile.wg  = \i__payload$18 [158:143];
-  assign \i__payload$18.tile.wf  = \i__payload$18 [161:159];
-  assign \o__payload.op  = \i__payload$18 [1:0];
-  assign \o__payload.dtype  = \i__payload$18 [3:2];
-  assign \o__payload.source  = \i__payload$18 [5:4];
-  assign \o__payload.tag  = \i__payload$18 [8:6];
-  assign \o__payload.last  = \i__payload$18 [9];
-  assign \o__payload.address  = \i__payload$18 [41:10];
-  assign \o__payload.data  = \i__payload$18 [105:42];
-  assign \o__payload.strobe  = \i__payload$18 [113:106];
-  assign \o__payload.touch  = \i__payload$18 [129:114];
-  assign \o__payload.touch.enable  = \i__payload$18 [114];
-  assign \o__payload.touch.parity  = \i__payload$18 [115];
-  assign \o__payload.touch.writer  = \i__payload$18 [116];
-  assign \o__payload.touch.index  = \i__payload$18 [129:117];
-  assign \o__payload.tile  = \i__payload$18 [161:130];
-  assign \o__payload.tile.tracked  = \i__payload$18 [130];
-  assign \o__payload.tile.plan  = \i__payload$18 [132:131];
-  assign \o__payload.tile.slot  = \i__payload$18 [142:133];
-  assign \o__payload.tile.wg  = \i__payload$18 [158:143];
-  assign \o__payload.tile.wf  = \i__payload$18 [161:159];
-  assign \i__0__payload$24.op  = \i__0__payload$24 [1:0];
-  assign \i__0__payload$24.dtype  = \i__0__payload$24 [3:2];
-  assign \i__0__payload$24.source  = \i__0__payload$24 [5:4];
-  assign \i__0__payload$24.tag  = \i__0__payload$24 [8:6];
-  assign \i__0__payload$24.last  = \i__0__payload$24 [9];
-  assign \i__0__payload$24.address  = \i__0__payload$24 [41:10];
-  assign \i__0__payload$24.data  = \i__0__payload$24 [105:42];
-  assign \i__0__payload$24.strobe  = \i__0__payload$24 [113:106];
-  assign \i__0__payload$24.touch  = \i__0__payload$24 [129:114];
-  assign \i__0__payload$24.touch.enable  = \i__0__payload$24 [114];
-  assign \i__0__payload$24.touch.parity  = \i__0__payload$24 [115];
-  assign \i__0__payload$24.touch.writer  = \i__0__payload$24 [116];
-  assign \i__0__payload$24.touch.index  = \i__0__payload$24 [129:117];
-  assign \i__0__payload$24.tile  = \i__0__payload$24 [161:130];
-  assign \i__0__payload$24.tile.tracked  = \i__0__payload$24 [130];
-  assign \i__0__payload$24.tile.plan  = \i__0__payload$24 [132:131];
-  assign \i__0__payload$24.tile.slot  = \i__0__payload$24 [142:133];
-  assign \i__0__payload$24.tile.wg  = \i__0__payload$24 [158:143];
-  assign \i__0__payload$24.tile.wf  = \i__0__payload$24 [161:159];
-  assign \o__payload$25.op  = \i__0__payload$24 [1:0];
-  assign \o__payload$25.dtype  = \i__0__payload$24 [3:2];
-  assign \o__payload$25.source  = \i__0__payload$24 [5:4];
-  assign \o__payload$25.tag  = \i__0__payload$24 [8:6];
-  assign \o__payload$25.last  = \i__0__payload$24 [9];
-  assign \o__payload$25.address  = \i__0__payload$24 [41:10];
-  assign \o__payload$25.data  = \i__0__payload$24 [105:42];
-  assign \o__payload$25.strobe  = \i__0__payload$24 [113:106];
-  assign \o__payload$25.touch  = \i__0__payload$24 [129:114];
-  assign \o__payload$25.touch.enable  = \i__0__payload$24 [114];
-  assign \o__payload$25.touch.parity  = \i__0__payload$24 [115];
-  assign \o__payload$25.touch.writer  = \i__0__payload$24 [116];
-  assign \o__payload$25.touch.index  = \i__0__payload$24 [129:117];
-  assign \o__payload$25.tile  = \i__0__payload$24 [161:130];
-  assign \o__payload$25.tile.tracked  = \i__0__payload$24 [130];
-  assign \o__payload$25.tile.plan  = \i__0__payload$24 [132:131];
-  assign \o__payload$25.tile.slot  = \i__0__payload$24 [142:133];
-  assign \o__payload$25.tile.wg  = \i__0__payload$24 [158:143];
-  assign \o__payload$25.tile.wf  = \i__0__payload$24 [161:159];
-  assign \i__1__payload$30.op  = \i__1__payload$30 [1:0];
-  assign \i__1__payload$30.dtype  = \i__1__payload$30 [3:2];
-  assign \i__1__payload$30.source  = \i__1__payload$30 [5:4];
-  assign \i__1__payload$30.tag  = \i__1__payload$30 [8:6];
-  assign \i__1__payload$30.last  = \i__1__payload$30 [9];
-  assign \i__1__payload$30.address  = \i__1__payload$30 [41:10];
-  assign \i__1__payload$30.data  = \i__1__payload$30 [105:42];
-  assign \i__1__payload$30.strobe  = \i__1__payload$30 [113:106];
-  assign \i__1__payload$30.touch  = \i__1__payload$30 [129:114];
-  assign \i__1__payload$30.touch.enable  = \i__1__payload$30 [114];
-  assign \i__1__payload$30.touch.parity  = \i__1__payload$30 [115];
-  assign \i__1__payload$30.touch.writer  = \i__1__payload$30 [116];
-  assign \i__1__payload$30.touch.index  = \i__1__payload$30 [129:117];
-  assign \i__1__payload$30.tile  = \i__1__payload$30 [161:130];
-  assign \i__1__payload$30.tile.tracked  = \i__1__payload$30 [130];
-  assign \i__1__payload$30.tile.plan  = \i__1__payload$30 [132:131];
-  assign \i__1__payload$30.tile.slot  = \i__1__payload$30 [142:133];
-  assign \i__1__payload$30.tile.wg  = \i__1__payload$30 [158:143];
-  assign \i__1__payload$30.tile.wf  = \i__1__payload$30 [161:159];
-  assign \o__payload$31.op  = \i__1__payload$30 [1:0];
-  assign \o__payload$31.dtype  = \i__1__payload$30 [3:2];
-  assign \o__payload$31.source  = \i__1__payload$30 [5:4];
-  assign \o__payload$31.tag  = \i__1__payload$30 [8:6];
-  assign \o__payload$31.last  = \i__1__payload$30 [9];
-  assign \o__payload$31.address  = \i__1__payload$30 [41:10];
-  assign \o__payload$31.data  = \i__1__payload$30 [105:42];
-  assign \o__payload$31.strobe  = \i__1__payload$30 [113:106];
-  assign \o__payload$31.touch  = \i__1__payload$30 [129:114];
-  assign \o__payload$31.touch.enable  = \i__1__payload$30 [114];
-  assign \o__payload$31.touch.parity  = \i__1__payload$30 [115];
-  assign \o__payload$31.touch.writer  = \i__1__payload$30 [116];
-  assign \o__payload$31.touch.index  = \i__1__payload$30 [129:117];
-  assign \o__payload$31.tile  = \i__1__payload$30 [161:130];
-  assign \o__payload$31.tile.tracked  = \i__1__payload$30 [130];
-  assign \o__payload$31.tile.plan  = \i__1__payload$30 [132:131];
-  assign \o__payload$31.tile.slot  = \i__1__payload$30 [142:133];
-  assign \o__payload$31.tile.wg  = \i__1__payload$30 [158:143];
-  assign \o__payload$31.tile.wf  = \i__1__payload$30 [161:159];
+  assign \i__payload.op  = i__payload[1:0];
+  assign \i__payload.dtype  = i__payload[3:2];
+  assign \i__payload.source  = i__payload[5:4];
+  assign \i__payload.tag  = i__payload[8:6];
+  assign \i__payload.last  = i__payload[9];
+  assign \i__payload.address  = i__payload[41:10];
+  assign \i__payload.data  = i__payload[105:42];
+  assign \i__payload.strobe  = i__payload[113:106];
+  assign \i__payload.touch  = i__payload[129:114];
+  assign \i__payload.touch.enable  = i__payload[114];
+  assign \i__payload.touch.parity  = i__payload[115];
+  assign \i__payload.touch.writer  = i__payload[116];
+  assign \i__payload.touch.index  = i__payload[129:117];
+  assign \i__payload.tile  = i__payload[161:130];
+  assign \i__payload.tile.tracked  = i__payload[130];
+  assign \i__payload.tile.plan  = i__payload[132:131];
+  assign \i__payload.tile.slot  = i__payload[142:133];
+  assign \i__payload.tile.wg  = i__payload[158:143];
+  assign \i__payload.tile.wf  = i__payload[161:159];
+  assign \compute__payload.op  = i__payload[1:0];
+  assign \compute__payload.dtype  = i__payload[3:2];
+  assign \compute__payload.source  = i__payload[5:4];
+  assign \compute__payload.tag  = i__payload[8:6];
+  assign \compute__payload.last  = i__payload[9];
+  assign \compute__payload.address  = i__payload[41:10];
+  assign \compute__payload.data  = i__payload[105:42];
+  assign \compute__payload.strobe  = i__payload[113:106];
+  assign \compute__payload.touch  = i__payload[129:114];
+  assign \compute__payload.touch.enable  = i__payload[114];
+  assign \compute__payload.touch.parity  = i__payload[115];
+  assign \compute__payload.touch.writer  = i__payload[116];
+  assign \compute__payload.touch.index  = i__payload[129:117];
+  assign \compute__payload.tile  = i__payload[161:130];
+  assign \compute__payload.tile.tracked  = i__payload[130];
+  assign \compute__payload.tile.plan  = i__payload[132:131];
+  assign \compute__payload.tile.slot  = i__payload[142:133];
+  assign \compute__payload.tile.wg  = i__payload[158:143];
+  assign \compute__payload.tile.wf  = i__payload[161:159];
+  assign \i__0__payload$20.op  = \i__0__payload$20 [1:0];
+  assign \i__0__payload$20.dtype  = \i__0__payload$20 [3:2];
+  assign \i__0__payload$20.source  = \i__0__payload$20 [5:4];
+  assign \i__0__payload$20.tag  = \i__0__payload$20 [8:6];
+  assign \i__0__payload$20.last  = \i__0__payload$20 [9];
+  assign \i__0__payload$20.address  = \i__0__payload$20 [41:10];
+  assign \i__0__payload$20.data  = \i__0__payload$20 [105:42];
+  assign \i__0__payload$20.strobe  = \i__0__payload$20 [113:106];
+  assign \i__0__payload$20.touch  = \i__0__payload$20 [129:114];
+  assign \i__0__payload$20.touch.enable  = \i__0__payload$20 [114];
+  assign \i__0__payload$20.touch.parity  = \i__0__payload$20 [115];
+  assign \i__0__payload$20.touch.writer  = \i__0__payload$20 [116];
+  assign \i__0__payload$20.touch.index  = \i__0__payload$20 [129:117];
+  assign \i__0__payload$20.tile  = \i__0__payload$20 [161:130];
+  assign \i__0__payload$20.tile.tracked  = \i__0__payload$20 [130];
+  assign \i__0__payload$20.tile.plan  = \i__0__payload$20 [132:131];
+  assign \i__0__payload$20.tile.slot  = \i__0__payload$20 [142:133];
+  assign \i__0__payload$20.tile.wg  = \i__0__payload$20 [158:143];
+  assign \i__0__payload$20.tile.wf  = \i__0__payload$20 [161:159];
+  assign \o__payload.op  = \i__0__payload$20 [1:0];
+  assign \o__payload.dtype  = \i__0__payload$20 [3:2];
+  assign \o__payload.source  = \i__0__payload$20 [5:4];
+  assign \o__payload.tag  = \i__0__payload$20 [8:6];
+  assign \o__payload.last  = \i__0__payload$20 [9];
+  assign \o__payload.address  = \i__0__payload$20 [41:10];
+  assign \o__payload.data  = \i__0__payload$20 [105:42];
+  assign \o__payload.strobe  = \i__0__payload$20 [113:106];
+  assign \o__payload.touch  = \i__0__payload$20 [129:114];
+  assign \o__payload.touch.enable  = \i__0__payload$20 [114];
+  assign \o__payload.touch.parity  = \i__0__payload$20 [115];
+  assign \o__payload.touch.writer  = \i__0__payload$20 [116];
+  assign \o__payload.touch.index  = \i__0__payload$20 [129:117];
+  assign \o__payload.tile  = \i__0__payload$20 [161:130];
+  assign \o__payload.tile.tracked  = \i__0__payload$20 [130];
+  assign \o__payload.tile.plan  = \i__0__payload$20 [132:131];
+  assign \o__payload.tile.slot  = \i__0__payload$20 [142:133];
+  assign \o__payload.tile.wg  = \i__0__payload$20 [158:143];
+  assign \o__payload.tile.wf  = \i__0__payload$20 [161:159];
+  assign \i__payload$26.op  = \i__payload$26 [1:0];
+  assign \i__payload$26.dtype  = \i__payload$26 [3:2];
+  assign \i__payload$26.source  = \i__payload$26 [5:4];
+  assign \i__payload$26.tag  = \i__payload$26 [8:6];
+  assign \i__payload$26.last  = \i__payload$26 [9];
+  assign \i__payload$26.address  = \i__payload$26 [41:10];
+  assign \i__payload$26.data  = \i__payload$26 [105:42];
+  assign \i__payload$26.strobe  = \i__payload$26 [113:106];
+  assign \i__payload$26.touch  = \i__payload$26 [129:114];
+  assign \i__payload$26.touch.enable  = \i__payload$26 [114];
+  assign \i__payload$26.touch.parity  = \i__payload$26 [115];
+  assign \i__payload$26.touch.writer  = \i__payload$26 [116];
+  assign \i__payload$26.touch.index  = \i__payload$26 [129:117];
+  assign \i__payload$26.tile  = \i__payload$26 [161:130];
+  assign \i__payload$26.tile.tracked  = \i__payload$26 [130];
+  assign \i__payload$26.tile.plan  = \i__payload$26 [132:131];
+  assign \i__payload$26.tile.slot  = \i__payload$26 [142:133];
+  assign \i__payload$26.tile.wg  = \i__payload$26 [158:143];
+  assign \i__payload$26.tile.wf  = \i__payload$26 [161:159];
+  assign \o__payload$27.op  = \i__payload$26 [1:0];
+  assign \o__payload$27.dtype  = \i__payload$26 [3:2];
+  assign \o__payload$27.source  = \i__payload$26 [5:4];
+  assign \o__payload$27.tag  = \i__payload$26 [8:6];
+  assign \o__payload$27.last  = \i__payload$26 [9];
+  assign \o__payload$27.address  = \i__payload$26 [41:10];
+  assign \o__payload$27.data  = \i__payload$26 [105:42];
+  assign \o__payload$27.strobe  = \i__payload$26 [113:106];
+  assign \o__payload$27.touch  = \i__payload$26 [129:114];
+  assign \o__payload$27.touch.enable  = \i__payload$26 [114];
+  assign \o__payload$27.touch.parity  = \i__payload$26 [115];
+  assign \o__payload$27.touch.writer  = \i__payload$26 [116];
+  assign \o__payload$27.touch.index  = \i__payload$26 [129:117];
+  assign \o__payload$27.tile  = \i__payload$26 [161:130];
+  assign \o__payload$27.tile.tracked  = \i__payload$26 [130];
+  assign \o__payload$27.tile.plan  = \i__payload$26 [132:131];
+  assign \o__payload$27.tile.slot  = \i__payload$26 [142:133];
+  assign \o__payload$27.tile.wg  = \i__payload$26 [158:143];
+  assign \o__payload$27.tile.wf  = \i__payload$26 [161:159];
+  assign \i__1__payload$32.op  = \i__1__payload$32 [1:0];
+  assign \i__1__payload$32.dtype  = \i__1__payload$32 [3:2];
+  assign \i__1__payload$32.source  = \i__1__payload$32 [5:4];
+  assign \i__1__payload$32.tag  = \i__1__payload$32 [8:6];
+  assign \i__1__payload$32.last  = \i__1__payload$32 [9];
+  assign \i__1__payload$32.address  = \i__1__payload$32 [41:10];
+  assign \i__1__payload$32.data  = \i__1__payload$32 [105:42];
+  assign \i__1__payload$32.strobe  = \i__1__payload$32 [113:106];
+  assign \i__1__payload$32.touch  = \i__1__payload$32 [129:114];
+  assign \i__1__payload$32.touch.enable  = \i__1__payload$32 [114];
+  assign \i__1__payload$32.touch.parity  = \i__1__payload$32 [115];
+  assign \i__1__payload$32.touch.writer  = \i__1__payload$32 [116];
+  assign \i__1__payload$32.touch.index  = \i__1__payload$32 [129:117];
+  assign \i__1__payload$32.tile  = \i__1__payload$32 [161:130];
+  assign \i__1__payload$32.tile.tracked  = \i__1__payload$32 [130];
+  assign \i__1__payload$32.tile.plan  = \i__1__payload$32 [132:131];
+  assign \i__1__payload$32.tile.slot  = \i__1__payload$32 [142:133];
+  assign \i__1__payload$32.tile.wg  = \i__1__payload$32 [158:143];
+  assign \i__1__payload$32.tile.wf  = \i__1__payload$32 [161:159];
+  assign \o__payload$33.op  = \i__1__payload$32 [1:0];
+  assign \o__payload$33.dtype  = \i__1__payload$32 [3:2];
+  assign \o__payload$33.source  = \i__1__payload$32 [5:4];
+  assign \o__payload$33.tag  = \i__1__payload$32 [8:6];
+  assign \o__payload$33.last  = \i__1__payload$32 [9];
+  assign \o__payload$33.address  = \i__1__payload$32 [41:10];
+  assign \o__payload$33.data  = \i__1__payload$32 [105:42];
+  assign \o__payload$33.strobe  = \i__1__payload$32 [113:106];
+  assign \o__payload$33.touch  = \i__1__payload$32 [129:114];
+  assign \o__payload$33.touch.enable  = \i__1__payload$32 [114];
+  assign \o__payload$33.touch.parity  = \i__1__payload$32 [115];
+  assign \o__payload$33.touch.writer  = \i__1__payload$32 [116];
+  assign \o__payload$33.touch.index  = \i__1__payload$32 [129:117];
+  assign \o__payload$33.tile  = \i__1__payload$32 [161:130];
+  assign \o__payload$33.tile.tracked  = \i__1__payload$32 [130];
+  assign \o__payload$33.tile.plan  = \i__1__payload$32 [132:131];
+  assign \o__payload$33.tile.slot  = \i__1__payload$32 [142:133];
+  assign \o__payload$33.tile.wg  = \i__1__payload$32 [158:143];
+  assign \o__payload$33.tile.wf  = \i__1__payload$32 [161:159];
+  assign \read__payload.source  = read__payload[1:0];
+  assign \read__payload.last  = read__payload[2];
+  assign \read__payload.error  = read__payload[3];
+  assign \read__payload.data  = read__payload[67:4];
+  assign \read__payload$37.source  = read__payload[1:0];
+  assign \read__payload$37.last  = read__payload[2];
+  assign \read__payload$37.error  = read__payload[3];
+  assign \read__payload$37.data  = read__payload[67:4];
+  assign \commit__payload.source  = commit__payload[1:0];
+  assign \commit__payload.tag  = commit__payload[4:2];
+  assign \commit__payload.last  = commit__payload[5];
+  assign \commit__payload.error  = commit__payload[6];
+  assign \commit__payload.bytes  = commit__payload[10:7];
+  assign \commit__payload.address  = commit__payload[42:11];
+  assign \commit__payload.tile  = commit__payload[74:43];
+  assign \commit__payload.tile.tracked  = commit__payload[43];
+  assign \commit__payload.tile.plan  = commit__payload[45:44];
+  assign \commit__payload.tile.slot  = commit__payload[55:46];
+  assign \commit__payload.tile.wg  = commit__payload[71:56];
+  assign \commit__payload.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$41.source  = commit__payload[1:0];
+  assign \commit__payload$41.tag  = commit__payload[4:2];
+  assign \commit__payload$41.last  = commit__payload[5];
+  assign \commit__payload$41.error  = commit__payload[6];
+  assign \commit__payload$41.bytes  = commit__payload[10:7];
+  assign \commit__payload$41.address  = commit__payload[42:11];
+  assign \commit__payload$41.tile  = commit__payload[74:43];
+  assign \commit__payload$41.tile.tracked  = commit__payload[43];
+  assign \commit__payload$41.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$41.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$41.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$41.tile.wf  = commit__payload[74:72];
+  assign \events.compute_issue  = events[0];
+  assign \events.communication_issue  = events[1];
+  assign \events.compute_stall  = events[2];
+  assign \events.communication_stall  = events[3];
+  assign \events.forced  = events[4];
+  assign \events.communication_hold  = events[5];
+  assign \events.access  = events[6];
   assign \request__payload.op  = request__payload[1:0];
   assign \request__payload.dtype  = request__payload[3:2];
   assign \request__payload.source  = request__payload[5:4];
@@ -5430,25 +5477,25 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   assign \request__payload.tile.slot  = request__payload[142:133];
   assign \request__payload.tile.wg  = request__payload[158:143];
   assign \request__payload.tile.wf  = request__payload[161:159];
-  assign \o__payload$37.op  = request__payload[1:0];
-  assign \o__payload$37.dtype  = request__payload[3:2];
-  assign \o__payload$37.source  = request__payload[5:4];
-  assign \o__payload$37.tag  = request__payload[8:6];
-  assign \o__payload$37.last  = request__payload[9];
-  assign \o__payload$37.address  = request__payload[41:10];
-  assign \o__payload$37.data  = request__payload[105:42];
-  assign \o__payload$37.strobe  = request__payload[113:106];
-  assign \o__payload$37.touch  = request__payload[129:114];
-  assign \o__payload$37.touch.enable  = request__payload[114];
-  assign \o__payload$37.touch.parity  = request__payload[115];
-  assign \o__payload$37.touch.writer  = request__payload[116];
-  assign \o__payload$37.touch.index  = request__payload[129:117];
-  assign \o__payload$37.tile  = request__payload[161:130];
-  assign \o__payload$37.tile.tracked  = request__payload[130];
-  assign \o__payload$37.tile.plan  = request__payload[132:131];
-  assign \o__payload$37.tile.slot  = request__payload[142:133];
-  assign \o__payload$37.tile.wg  = request__payload[158:143];
-  assign \o__payload$37.tile.wf  = request__payload[161:159];
+  assign \o__payload$54.op  = request__payload[1:0];
+  assign \o__payload$54.dtype  = request__payload[3:2];
+  assign \o__payload$54.source  = request__payload[5:4];
+  assign \o__payload$54.tag  = request__payload[8:6];
+  assign \o__payload$54.last  = request__payload[9];
+  assign \o__payload$54.address  = request__payload[41:10];
+  assign \o__payload$54.data  = request__payload[105:42];
+  assign \o__payload$54.strobe  = request__payload[113:106];
+  assign \o__payload$54.touch  = request__payload[129:114];
+  assign \o__payload$54.touch.enable  = request__payload[114];
+  assign \o__payload$54.touch.parity  = request__payload[115];
+  assign \o__payload$54.touch.writer  = request__payload[116];
+  assign \o__payload$54.touch.index  = request__payload[129:117];
+  assign \o__payload$54.tile  = request__payload[161:130];
+  assign \o__payload$54.tile.tracked  = request__payload[130];
+  assign \o__payload$54.tile.plan  = request__payload[132:131];
+  assign \o__payload$54.tile.slot  = request__payload[142:133];
+  assign \o__payload$54.tile.wg  = request__payload[158:143];
+  assign \o__payload$54.tile.wf  = request__payload[161:159];
   assign \clear__payload.plan  = clear__payload[1:0];
   assign \clear__payload.any_tiles  = clear__payload[2];
   assign \clear__payload.first_tile  = clear__payload[12:3];
@@ -5459,16 +5506,16 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   assign \clear__payload.any_touch  = clear__payload[56];
   assign \clear__payload.first_touch  = clear__payload[69:57];
   assign \clear__payload.last_touch  = clear__payload[82:70];
-  assign \clear__payload$43.plan  = clear__payload[1:0];
-  assign \clear__payload$43.any_tiles  = clear__payload[2];
-  assign \clear__payload$43.first_tile  = clear__payload[12:3];
-  assign \clear__payload$43.last_tile  = clear__payload[22:13];
-  assign \clear__payload$43.any_commands  = clear__payload[23];
-  assign \clear__payload$43.first_command  = clear__payload[39:24];
-  assign \clear__payload$43.last_command  = clear__payload[55:40];
-  assign \clear__payload$43.any_touch  = clear__payload[56];
-  assign \clear__payload$43.first_touch  = clear__payload[69:57];
-  assign \clear__payload$43.last_touch  = clear__payload[82:70];
+  assign \clear__payload$60.plan  = clear__payload[1:0];
+  assign \clear__payload$60.any_tiles  = clear__payload[2];
+  assign \clear__payload$60.first_tile  = clear__payload[12:3];
+  assign \clear__payload$60.last_tile  = clear__payload[22:13];
+  assign \clear__payload$60.any_commands  = clear__payload[23];
+  assign \clear__payload$60.first_command  = clear__payload[39:24];
+  assign \clear__payload$60.last_command  = clear__payload[55:40];
+  assign \clear__payload$60.any_touch  = clear__payload[56];
+  assign \clear__payload$60.first_touch  = clear__payload[69:57];
+  assign \clear__payload$60.last_touch  = clear__payload[82:70];
   assign \access__payload.write  = access__payload[0];
   assign \access__payload.add  = access__payload[4:1];
   assign \access__payload.dtype  = access__payload[6:5];
@@ -5484,138 +5531,99 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   assign \access__payload.tile.slot  = access__payload[129:120];
   assign \access__payload.tile.wg  = access__payload[145:130];
   assign \access__payload.tile.wf  = access__payload[148:146];
-  assign \access__payload$49.write  = access__payload[0];
-  assign \access__payload$49.add  = access__payload[4:1];
-  assign \access__payload$49.dtype  = access__payload[6:5];
-  assign \access__payload$49.source  = access__payload[8:7];
-  assign \access__payload$49.tag  = access__payload[11:9];
-  assign \access__payload$49.last  = access__payload[12];
-  assign \access__payload$49.address  = access__payload[44:13];
-  assign \access__payload$49.data  = access__payload[108:45];
-  assign \access__payload$49.strobe  = access__payload[116:109];
-  assign \access__payload$49.tile  = access__payload[148:117];
-  assign \access__payload$49.tile.tracked  = access__payload[117];
-  assign \access__payload$49.tile.plan  = access__payload[119:118];
-  assign \access__payload$49.tile.slot  = access__payload[129:120];
-  assign \access__payload$49.tile.wg  = access__payload[145:130];
-  assign \access__payload$49.tile.wf  = access__payload[148:146];
-  assign \read__payload.source  = read__payload[1:0];
-  assign \read__payload.last  = read__payload[2];
-  assign \read__payload.error  = read__payload[3];
-  assign \read__payload.data  = read__payload[67:4];
-  assign \read__payload$55.source  = read__payload[1:0];
-  assign \read__payload$55.last  = read__payload[2];
-  assign \read__payload$55.error  = read__payload[3];
-  assign \read__payload$55.data  = read__payload[67:4];
-  assign \commit__payload.source  = commit__payload[1:0];
-  assign \commit__payload.tag  = commit__payload[4:2];
-  assign \commit__payload.last  = commit__payload[5];
-  assign \commit__payload.error  = commit__payload[6];
-  assign \commit__payload.bytes  = commit__payload[10:7];
-  assign \commit__payload.address  = commit__payload[42:11];
-  assign \commit__payload.tile  = commit__payload[74:43];
-  assign \commit__payload.tile.tracked  = commit__payload[43];
-  assign \commit__payload.tile.plan  = commit__payload[45:44];
-  assign \commit__payload.tile.slot  = commit__payload[55:46];
-  assign \commit__payload.tile.wg  = commit__payload[71:56];
-  assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$59.source  = commit__payload[1:0];
-  assign \commit__payload$59.tag  = commit__payload[4:2];
-  assign \commit__payload$59.last  = commit__payload[5];
-  assign \commit__payload$59.error  = commit__payload[6];
-  assign \commit__payload$59.bytes  = commit__payload[10:7];
-  assign \commit__payload$59.address  = commit__payload[42:11];
-  assign \commit__payload$59.tile  = commit__payload[74:43];
-  assign \commit__payload$59.tile.tracked  = commit__payload[43];
-  assign \commit__payload$59.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$59.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$59.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$59.tile.wf  = commit__payload[74:72];
-  assign \events.compute_issue  = events[0];
-  assign \events.communication_issue  = events[1];
-  assign \events.compute_stall  = events[2];
-  assign \events.communication_stall  = events[3];
-  assign \events.forced  = events[4];
-  assign \events.communication_hold  = events[5];
-  assign \events.access  = events[6];
-  assign \i__0__payload$83.cause  = \i__0__payload$83 [3:0];
-  assign \i__0__payload$83.address  = \i__0__payload$83 [35:4];
-  assign \i__0__payload$83.tile  = \i__0__payload$83 [67:36];
-  assign \i__0__payload$83.tile.tracked  = \i__0__payload$83 [36];
-  assign \i__0__payload$83.tile.plan  = \i__0__payload$83 [38:37];
-  assign \i__0__payload$83.tile.slot  = \i__0__payload$83 [48:39];
-  assign \i__0__payload$83.tile.wg  = \i__0__payload$83 [64:49];
-  assign \i__0__payload$83.tile.wf  = \i__0__payload$83 [67:65];
-  assign \error__payload.cause  = \i__0__payload$83 [3:0];
-  assign \error__payload.address  = \i__0__payload$83 [35:4];
-  assign \error__payload.tile  = \i__0__payload$83 [67:36];
-  assign \error__payload.tile.tracked  = \i__0__payload$83 [36];
-  assign \error__payload.tile.plan  = \i__0__payload$83 [38:37];
-  assign \error__payload.tile.slot  = \i__0__payload$83 [48:39];
-  assign \error__payload.tile.wg  = \i__0__payload$83 [64:49];
-  assign \error__payload.tile.wf  = \i__0__payload$83 [67:65];
-  assign \i__payload$87.cause  = \i__payload$87 [3:0];
-  assign \i__payload$87.address  = \i__payload$87 [35:4];
-  assign \i__payload$87.tile  = \i__payload$87 [67:36];
-  assign \i__payload$87.tile.tracked  = \i__payload$87 [36];
-  assign \i__payload$87.tile.plan  = \i__payload$87 [38:37];
-  assign \i__payload$87.tile.slot  = \i__payload$87 [48:39];
-  assign \i__payload$87.tile.wg  = \i__payload$87 [64:49];
-  assign \i__payload$87.tile.wf  = \i__payload$87 [67:65];
-  assign \error__payload$88.cause  = \i__payload$87 [3:0];
-  assign \error__payload$88.address  = \i__payload$87 [35:4];
-  assign \error__payload$88.tile  = \i__payload$87 [67:36];
-  assign \error__payload$88.tile.tracked  = \i__payload$87 [36];
-  assign \error__payload$88.tile.plan  = \i__payload$87 [38:37];
-  assign \error__payload$88.tile.slot  = \i__payload$87 [48:39];
-  assign \error__payload$88.tile.wg  = \i__payload$87 [64:49];
-  assign \error__payload$88.tile.wf  = \i__payload$87 [67:65];
-  assign \error__payload$92.cause  = \error__payload$92 [3:0];
-  assign \error__payload$92.address  = \error__payload$92 [35:4];
-  assign \error__payload$92.tile  = \error__payload$92 [67:36];
-  assign \error__payload$92.tile.tracked  = \error__payload$92 [36];
-  assign \error__payload$92.tile.plan  = \error__payload$92 [38:37];
-  assign \error__payload$92.tile.slot  = \error__payload$92 [48:39];
-  assign \error__payload$92.tile.wg  = \error__payload$92 [64:49];
-  assign \error__payload$92.tile.wf  = \error__payload$92 [67:65];
-  assign \o__payload$93.cause  = \error__payload$92 [3:0];
-  assign \o__payload$93.address  = \error__payload$92 [35:4];
-  assign \o__payload$93.tile  = \error__payload$92 [67:36];
-  assign \o__payload$93.tile.tracked  = \error__payload$92 [36];
-  assign \o__payload$93.tile.plan  = \error__payload$92 [38:37];
-  assign \o__payload$93.tile.slot  = \error__payload$92 [48:39];
-  assign \o__payload$93.tile.wg  = \error__payload$92 [64:49];
-  assign \o__payload$93.tile.wf  = \error__payload$92 [67:65];
-  assign \i__1__payload$94.cause  = \i__1__payload$94 [3:0];
-  assign \i__1__payload$94.address  = \i__1__payload$94 [35:4];
-  assign \i__1__payload$94.tile  = \i__1__payload$94 [67:36];
-  assign \i__1__payload$94.tile.tracked  = \i__1__payload$94 [36];
-  assign \i__1__payload$94.tile.plan  = \i__1__payload$94 [38:37];
-  assign \i__1__payload$94.tile.slot  = \i__1__payload$94 [48:39];
-  assign \i__1__payload$94.tile.wg  = \i__1__payload$94 [64:49];
-  assign \i__1__payload$94.tile.wf  = \i__1__payload$94 [67:65];
-  assign \o__payload$95.cause  = \i__1__payload$94 [3:0];
-  assign \o__payload$95.address  = \i__1__payload$94 [35:4];
-  assign \o__payload$95.tile  = \i__1__payload$94 [67:36];
-  assign \o__payload$95.tile.tracked  = \i__1__payload$94 [36];
-  assign \o__payload$95.tile.plan  = \i__1__payload$94 [38:37];
-  assign \o__payload$95.tile.slot  = \i__1__payload$94 [48:39];
-  assign \o__payload$95.tile.wg  = \i__1__payload$94 [64:49];
-  assign \o__payload$95.tile.wf  = \i__1__payload$94 [67:65];
-  assign events[6] = entered;
+  assign \access__payload$66.write  = access__payload[0];
+  assign \access__payload$66.add  = access__payload[4:1];
+  assign \access__payload$66.dtype  = access__payload[6:5];
+  assign \access__payload$66.source  = access__payload[8:7];
+  assign \access__payload$66.tag  = access__payload[11:9];
+  assign \access__payload$66.last  = access__payload[12];
+  assign \access__payload$66.address  = access__payload[44:13];
+  assign \access__payload$66.data  = access__payload[108:45];
+  assign \access__payload$66.strobe  = access__payload[116:109];
+  assign \access__payload$66.tile  = access__payload[148:117];
+  assign \access__payload$66.tile.tracked  = access__payload[117];
+  assign \access__payload$66.tile.plan  = access__payload[119:118];
+  assign \access__payload$66.tile.slot  = access__payload[129:120];
+  assign \access__payload$66.tile.wg  = access__payload[145:130];
+  assign \access__payload$66.tile.wf  = access__payload[148:146];
+  assign \i__0__payload$85.cause  = \i__0__payload$85 [3:0];
+  assign \i__0__payload$85.address  = \i__0__payload$85 [35:4];
+  assign \i__0__payload$85.tile  = \i__0__payload$85 [67:36];
+  assign \i__0__payload$85.tile.tracked  = \i__0__payload$85 [36];
+  assign \i__0__payload$85.tile.plan  = \i__0__payload$85 [38:37];
+  assign \i__0__payload$85.tile.slot  = \i__0__payload$85 [48:39];
+  assign \i__0__payload$85.tile.wg  = \i__0__payload$85 [64:49];
+  assign \i__0__payload$85.tile.wf  = \i__0__payload$85 [67:65];
+  assign \error__payload.cause  = \i__0__payload$85 [3:0];
+  assign \error__payload.address  = \i__0__payload$85 [35:4];
+  assign \error__payload.tile  = \i__0__payload$85 [67:36];
+  assign \error__payload.tile.tracked  = \i__0__payload$85 [36];
+  assign \error__payload.tile.plan  = \i__0__payload$85 [38:37];
+  assign \error__payload.tile.slot  = \i__0__payload$85 [48:39];
+  assign \error__payload.tile.wg  = \i__0__payload$85 [64:49];
+  assign \error__payload.tile.wf  = \i__0__payload$85 [67:65];
+  assign \i__payload$89.cause  = \i__payload$89 [3:0];
+  assign \i__payload$89.address  = \i__payload$89 [35:4];
+  assign \i__payload$89.tile  = \i__payload$89 [67:36];
+  assign \i__payload$89.tile.tracked  = \i__payload$89 [36];
+  assign \i__payload$89.tile.plan  = \i__payload$89 [38:37];
+  assign \i__payload$89.tile.slot  = \i__payload$89 [48:39];
+  assign \i__payload$89.tile.wg  = \i__payload$89 [64:49];
+  assign \i__payload$89.tile.wf  = \i__payload$89 [67:65];
+  assign \error__payload$90.cause  = \i__payload$89 [3:0];
+  assign \error__payload$90.address  = \i__payload$89 [35:4];
+  assign \error__payload$90.tile  = \i__payload$89 [67:36];
+  assign \error__payload$90.tile.tracked  = \i__payload$89 [36];
+  assign \error__payload$90.tile.plan  = \i__payload$89 [38:37];
+  assign \error__payload$90.tile.slot  = \i__payload$89 [48:39];
+  assign \error__payload$90.tile.wg  = \i__payload$89 [64:49];
+  assign \error__payload$90.tile.wf  = \i__payload$89 [67:65];
+  assign \error__payload$94.cause  = \error__payload$94 [3:0];
+  assign \error__payload$94.address  = \error__payload$94 [35:4];
+  assign \error__payload$94.tile  = \error__payload$94 [67:36];
+  assign \error__payload$94.tile.tracked  = \error__payload$94 [36];
+  assign \error__payload$94.tile.plan  = \error__payload$94 [38:37];
+  assign \error__payload$94.tile.slot  = \error__payload$94 [48:39];
+  assign \error__payload$94.tile.wg  = \error__payload$94 [64:49];
+  assign \error__payload$94.tile.wf  = \error__payload$94 [67:65];
+  assign \o__payload$95.cause  = \error__payload$94 [3:0];
+  assign \o__payload$95.address  = \error__payload$94 [35:4];
+  assign \o__payload$95.tile  = \error__payload$94 [67:36];
+  assign \o__payload$95.tile.tracked  = \error__payload$94 [36];
+  assign \o__payload$95.tile.plan  = \error__payload$94 [38:37];
+  assign \o__payload$95.tile.slot  = \error__payload$94 [48:39];
+  assign \o__payload$95.tile.wg  = \error__payload$94 [64:49];
+  assign \o__payload$95.tile.wf  = \error__payload$94 [67:65];
+  assign \i__1__payload$96.cause  = \i__1__payload$96 [3:0];
+  assign \i__1__payload$96.address  = \i__1__payload$96 [35:4];
+  assign \i__1__payload$96.tile  = \i__1__payload$96 [67:36];
+  assign \i__1__payload$96.tile.tracked  = \i__1__payload$96 [36];
+  assign \i__1__payload$96.tile.plan  = \i__1__payload$96 [38:37];
+  assign \i__1__payload$96.tile.slot  = \i__1__payload$96 [48:39];
+  assign \i__1__payload$96.tile.wg  = \i__1__payload$96 [64:49];
+  assign \i__1__payload$96.tile.wf  = \i__1__payload$96 [67:65];
+  assign \o__payload$97.cause  = \i__1__payload$96 [3:0];
+  assign \o__payload$97.address  = \i__1__payload$96 [35:4];
+  assign \o__payload$97.tile  = \i__1__payload$96 [67:36];
+  assign \o__payload$97.tile.tracked  = \i__1__payload$96 [36];
+  assign \o__payload$97.tile.plan  = \i__1__payload$96 [38:37];
+  assign \o__payload$97.tile.slot  = \i__1__payload$96 [48:39];
+  assign \o__payload$97.tile.wg  = \i__1__payload$96 [64:49];
+  assign \o__payload$97.tile.wf  = \i__1__payload$96 [67:65];
+  assign reaches[3] = \$12 ;
+  assign reaches[2] = \$11 ;
+  assign reaches[1] = \$10 ;
+  assign reaches[0] = \$9 ;
+  assign events[6] = \$7 ;
   assign events[5] = held;
   assign events[4] = forced;
-  assign events[3] = \$11 ;
-  assign events[2] = \$9 ;
-  assign events[1] = \$7 ;
-  assign events[0] = \$6 ;
-  assign reaches[3] = \$5 ;
-  assign reaches[2] = \$4 ;
-  assign reaches[1] = \$3 ;
-  assign reaches[0] = \$2 ;
+  assign events[3] = \$6 ;
+  assign events[2] = \$4 ;
+  assign events[1] = \$2 ;
+  assign events[0] = \$1 ;
 endmodule
 
-module \t3_node_small.controller.arbiter (rst, forced, held, i__0__ready, i__1__ready, o__ready, closed, i__0__valid, i__0__payload, i__1__valid, i__1__payload, o__valid, o__payload, policy, starvation_limit, clk);
+module \t3_node_small.controller.arbiter (rst, forced, held, i__0__ready, i__1__ready, o__ready, closed, o__valid, o__payload, i__0__valid, i__0__payload, i__1__valid, i__1__payload, policy, starvation_limit, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$7 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$7 <= 1'b0;
   wire \$1 ;
@@ -6781,7 +6789,7 @@ module \t3_node_small.controller.compute_queue (rst, o__ready, i__valid, write__
   assign \o__payload.tile.wf  = o__payload[161:159];
 endmodule
 
-module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready, access__valid, request__valid, request__payload, clear__ready, access__payload, error__valid, error__payload, access__ready, clear__payload, clk);
+module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready, access__valid, request__valid, request__payload, access__ready, clear__ready, access__payload, error__valid, error__payload, clear__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$10 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$10 <= 1'b0;
   wire \$1 ;
@@ -8120,40 +8128,40 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   assign write__en = \$204 [3];
 endmodule
 
-module \t3_node_small.controller.memory (rst, access__valid, access__payload, leaves, occupancy, commit__valid, commit__payload, read__valid, read__payload, error__valid, error__payload, access__ready, latency, clk);
+module \t3_node_small.controller.memory (rst, i__valid, leaves, occupancy, commit__valid, commit__payload, read__valid, read__payload, error__valid, error__payload, access__ready, access__payload, \port$17967$0 , clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$11 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$11 <= 1'b0;
-  wire [18:0] \$1 ;
-  wire [16:0] \$10 ;
-  wire [17:0] \$11 ;
+  wire \$1 ;
+  wire \$10 ;
+  wire \$11 ;
   wire \$12 ;
-  wire \$13 ;
-  wire [9:0] \$14 ;
+  wire [18:0] \$13 ;
+  wire [18:0] \$14 ;
   wire \$15 ;
   wire \$16 ;
   wire \$17 ;
   wire \$18 ;
   wire \$19 ;
-  wire [18:0] \$2 ;
+  wire \$2 ;
   wire \$20 ;
-  wire [18:0] \$21 ;
-  wire \$22 ;
+  wire [16:0] \$21 ;
+  wire [17:0] \$22 ;
   wire \$23 ;
   wire \$24 ;
-  wire \$25 ;
+  wire [9:0] \$25 ;
   wire \$26 ;
-  wire [18:0] \$27 ;
+  wire \$27 ;
   wire \$28 ;
   wire \$29 ;
   wire \$3 ;
   wire \$30 ;
   wire \$31 ;
-  reg [17:0] \$32 ;
-  reg [17:0] \$33 ;
+  reg \$32 ;
+  reg [148:0] \$33 ;
   reg \$34 ;
-  reg [148:0] \$35 ;
-  reg \$36 ;
-  reg \$37 ;
+  reg \$35 ;
+  reg [17:0] \$36 ;
+  reg [17:0] \$37 ;
   reg \$38 ;
   reg [17:0] \$39 ;
   wire \$4 ;
@@ -8168,8 +8176,8 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   reg \$48 ;
   reg [67:0] \$49 ;
   wire \$5 ;
-  wire \$6 ;
-  wire \$7 ;
+  wire [18:0] \$6 ;
+  wire [18:0] \$7 ;
   wire \$8 ;
   wire \$9 ;
   input [148:0] access__payload;
@@ -8191,7 +8199,6 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   wire \access__payload.write ;
   output access__ready;
   wire access__ready;
-  input access__valid;
   wire access__valid;
   wire [12:0] beat;
   wire becomes_due;
@@ -8226,9 +8233,26 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   wire [15:0] \error__payload.tile.wg ;
   output error__valid;
   reg error__valid = 1'h0;
+  wire [148:0] following;
+  wire [3:0] \following.add ;
+  wire [31:0] \following.address ;
+  wire [63:0] \following.data ;
+  wire [1:0] \following.dtype ;
+  wire \following.last ;
+  wire [1:0] \following.source ;
+  wire [7:0] \following.strobe ;
+  wire [2:0] \following.tag ;
+  wire [31:0] \following.tile ;
+  wire [1:0] \following.tile.plan ;
+  wire [9:0] \following.tile.slot ;
+  wire \following.tile.tracked ;
+  wire [2:0] \following.tile.wf ;
+  wire [15:0] \following.tile.wg ;
+  wire \following.write ;
   wire [8:0] following_behind;
   wire following_due;
   wire following_needs;
+  wire following_valid;
   reg [148:0] head = 149'h00000000000000000000000000000000000000;
   wire [3:0] \head.add ;
   wire [31:0] \head.address ;
@@ -8254,23 +8278,23 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   reg [17:0] horizon = 18'h00000;
   wire [166:0] i__payload;
   (* init = 149'h00000000000000000000000000000000000000 *)
-  wire [148:0] \i__payload$43 ;
-  wire [148:0] \i__payload$43.access ;
-  wire [3:0] \i__payload$43.access.add ;
-  wire [31:0] \i__payload$43.access.address ;
-  wire [63:0] \i__payload$43.access.data ;
-  wire [1:0] \i__payload$43.access.dtype ;
-  wire \i__payload$43.access.last ;
-  wire [1:0] \i__payload$43.access.source ;
-  wire [7:0] \i__payload$43.access.strobe ;
-  wire [2:0] \i__payload$43.access.tag ;
-  wire [31:0] \i__payload$43.access.tile ;
-  wire [1:0] \i__payload$43.access.tile.plan ;
-  wire [9:0] \i__payload$43.access.tile.slot ;
-  wire \i__payload$43.access.tile.tracked ;
-  wire [2:0] \i__payload$43.access.tile.wf ;
-  wire [15:0] \i__payload$43.access.tile.wg ;
-  wire \i__payload$43.access.write ;
+  wire [148:0] \i__payload$30 ;
+  wire [148:0] \i__payload$30.access ;
+  wire [3:0] \i__payload$30.access.add ;
+  wire [31:0] \i__payload$30.access.address ;
+  wire [63:0] \i__payload$30.access.data ;
+  wire [1:0] \i__payload$30.access.dtype ;
+  wire \i__payload$30.access.last ;
+  wire [1:0] \i__payload$30.access.source ;
+  wire [7:0] \i__payload$30.access.strobe ;
+  wire [2:0] \i__payload$30.access.tag ;
+  wire [31:0] \i__payload$30.access.tile ;
+  wire [1:0] \i__payload$30.access.tile.plan ;
+  wire [9:0] \i__payload$30.access.tile.slot ;
+  wire \i__payload$30.access.tile.tracked ;
+  wire [2:0] \i__payload$30.access.tile.wf ;
+  wire [15:0] \i__payload$30.access.tile.wg ;
+  wire \i__payload$30.access.write ;
   wire [148:0] \i__payload.access ;
   wire [3:0] \i__payload.access.add ;
   wire [31:0] \i__payload.access.address ;
@@ -8289,35 +8313,35 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   wire \i__payload.access.write ;
   wire [17:0] \i__payload.entered ;
   wire i__ready;
+  input i__valid;
   wire i__valid;
-  wire \i__valid$42 ;
+  wire \i__valid$29 ;
   wire issue;
-  wire [13:0] \issue$40 ;
-  wire [12:0] \issue$40.beat ;
-  wire \issue$40.valid ;
-  input [15:0] latency;
+  wire [13:0] \issue$26 ;
+  wire [12:0] \issue$26.beat ;
+  wire \issue$26.valid ;
   wire [15:0] latency;
   output leaves;
   reg leaves = 1'h0;
   wire [8:0] match;
   reg [17:0] now = 18'h00000;
   wire [166:0] o__payload;
-  wire [139:0] \o__payload$26 ;
-  wire [74:0] \o__payload$26.commit ;
-  wire [31:0] \o__payload$26.commit.address ;
-  wire [3:0] \o__payload$26.commit.bytes ;
-  wire \o__payload$26.commit.error ;
-  wire \o__payload$26.commit.last ;
-  wire [1:0] \o__payload$26.commit.source ;
-  wire [2:0] \o__payload$26.commit.tag ;
-  wire [31:0] \o__payload$26.commit.tile ;
-  wire [1:0] \o__payload$26.commit.tile.plan ;
-  wire [9:0] \o__payload$26.commit.tile.slot ;
-  wire \o__payload$26.commit.tile.tracked ;
-  wire [2:0] \o__payload$26.commit.tile.wf ;
-  wire [15:0] \o__payload$26.commit.tile.wg ;
-  wire [63:0] \o__payload$26.data ;
-  wire \o__payload$26.write ;
+  wire [139:0] \o__payload$40 ;
+  wire [74:0] \o__payload$40.commit ;
+  wire [31:0] \o__payload$40.commit.address ;
+  wire [3:0] \o__payload$40.commit.bytes ;
+  wire \o__payload$40.commit.error ;
+  wire \o__payload$40.commit.last ;
+  wire [1:0] \o__payload$40.commit.source ;
+  wire [2:0] \o__payload$40.commit.tag ;
+  wire [31:0] \o__payload$40.commit.tile ;
+  wire [1:0] \o__payload$40.commit.tile.plan ;
+  wire [9:0] \o__payload$40.commit.tile.slot ;
+  wire \o__payload$40.commit.tile.tracked ;
+  wire [2:0] \o__payload$40.commit.tile.wf ;
+  wire [15:0] \o__payload$40.commit.tile.wg ;
+  wire [63:0] \o__payload$40.data ;
+  wire \o__payload$40.write ;
   wire [148:0] \o__payload.access ;
   wire [3:0] \o__payload.access.add ;
   wire [31:0] \o__payload.access.address ;
@@ -8337,9 +8361,11 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   wire [17:0] \o__payload.entered ;
   wire o__ready;
   wire o__valid;
-  wire \o__valid$25 ;
+  wire \o__valid$39 ;
   output [15:0] occupancy;
   reg [15:0] occupancy = 16'h0000;
+  input [7:0] \port$17967$0 ;
+  wire [7:0] \port$17967$0 ;
   output [67:0] read__payload;
   reg [67:0] read__payload = 68'h00000000000000000;
   wire [63:0] \read__payload.data ;
@@ -8352,6 +8378,8 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   wire rst;
   wire take;
   wire writes;
+  always @(posedge clk)
+    horizon <= \$37 ;
   always @(posedge clk)
     head_due <= \$38 ;
   always @(posedge clk)
@@ -8376,68 +8404,66 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
     error__valid <= \$48 ;
   always @(posedge clk)
     error__payload <= \$49 ;
-  assign \$1  = now + 1'h1;
-  assign \$2  = now - latency;
-  assign \$3  = | o__payload[44:29];
-  assign \$4  = head_due | becomes_due;
-  assign \$5  = o__valid & following_due;
-  assign \$6  = ~ head_due;
-  assign \$7  = \$6  & becomes_due;
-  assign \$8  = take ? \$5  : \$7 ;
-  assign \$9  = access__valid & access__ready;
-  assign \$10  = occupancy + \$9 ;
-  assign \$11  = \$10  - leaves;
-  assign \$12  = | { match[7:0], \$31  };
-  assign \$13  = following_needs & \$12 ;
-  assign \$15  = | behind[7:0];
-  assign \$16  = head_needs & \$15 ;
-  assign \$17  = \o__valid$25  & \o__payload$26 [0];
-  assign \$18  = ~ \o__payload$26 [0];
-  assign \$19  = \o__valid$25  & \$18 ;
-  assign \$20  = \o__valid$25  & \o__payload$26 [71];
-  assign \$21  = horizon - o__payload[166:149];
-  assign following_due = ~ \$21 [17];
-  assign \$22  = ~ o__payload[0];
-  assign \$23  = | o__payload[4:1];
-  assign following_needs = \$22  | \$23 ;
-  assign \$24  = head_valid & head_due;
-  assign \$25  = ~ head_waits;
-  assign issue = \$24  & \$25 ;
-  assign \$26  = ~ head_valid;
-  assign take = \$26  | issue;
-  assign \$27  = horizon - head_entered;
-  assign becomes_due = ~ \$27 [17];
-  assign \$28  = issue & head[0];
-  assign \$29  = ~ head_outside;
-  assign writes = \$28  & \$29 ;
-  assign \$30  = o__payload[28:16] == head[28:16];
-  assign \$31  = writes & \$30 ;
+  assign \$1  = ~ o__payload[0];
+  assign \$2  = | o__payload[4:1];
+  assign following_needs = \$1  | \$2 ;
+  assign \$3  = head_valid & head_due;
+  assign \$4  = ~ head_waits;
+  assign issue = \$3  & \$4 ;
+  assign \$5  = ~ head_valid;
+  assign take = \$5  | issue;
+  assign \$6  = horizon - o__payload[166:149];
+  assign following_due = ~ \$6 [17];
+  assign \$7  = horizon - head_entered;
+  assign becomes_due = ~ \$7 [17];
+  assign \$8  = issue & head[0];
+  assign \$9  = ~ head_outside;
+  assign writes = \$8  & \$9 ;
+  assign \$10  = o__payload[28:16] == head[28:16];
+  assign \$11  = writes & \$10 ;
+  assign \$12  = | o__payload[44:29];
+  assign \$13  = now + 1'h1;
+  assign \$14  = now - \port$17967$0 ;
+  assign \$15  = head_due | becomes_due;
+  assign \$16  = following_valid & following_due;
+  assign \$17  = ~ head_due;
+  assign \$18  = \$17  & becomes_due;
+  assign \$19  = take ? \$16  : \$18 ;
+  assign \$20  = i__valid & access__ready;
+  assign \$21  = occupancy + \$20 ;
+  assign \$22  = \$21  - leaves;
+  assign \$23  = | { match[7:0], \$11  };
+  assign \$24  = following_needs & \$23 ;
+  assign \$26  = | behind[7:0];
+  assign \$27  = head_needs & \$26 ;
+  assign \$28  = \o__valid$39  & \o__payload$40 [0];
+  assign \$29  = ~ \o__payload$40 [0];
+  assign \$30  = \o__valid$39  & \$29 ;
+  assign \$31  = \o__valid$39  & \o__payload$40 [71];
   always @(posedge clk)
-    now <= \$32 ;
+    head_valid <= \$32 ;
   always @(posedge clk)
-    horizon <= \$33 ;
+    head <= \$33 ;
   always @(posedge clk)
-    head_valid <= \$34 ;
+    head_outside <= \$34 ;
   always @(posedge clk)
-    head <= \$35 ;
+    head_needs <= \$35 ;
   always @(posedge clk)
-    head_outside <= \$36 ;
-  always @(posedge clk)
-    head_needs <= \$37 ;
+    now <= \$36 ;
   \t3_node_small.controller.memory.array  array (
     .clk(clk),
     .i__payload(head),
     .\i__valid$20 (issue),
-    .\o__payload$16 (\o__payload$26 ),
-    .o__valid(\o__valid$25 ),
+    .\o__payload$16 (\o__payload$40 ),
+    .o__valid(\o__valid$39 ),
     .rst(rst)
   );
   \t3_node_small.controller.memory.delay  delay (
     .clk(clk),
-    .i__valid(access__valid),
+    .i__valid(i__valid),
     .o__payload(o__payload),
     .o__ready(take),
-    .o__valid(o__valid),
+    .o__valid(following_valid),
     .room(access__ready),
     .rst(rst),
     .write__data(i__payload)
@@ -8445,10 +8471,22 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   \t3_node_small.controller.memory.under_way  under_way (
     .beat(o__payload[28:16]),
     .clk(clk),
-    .issue(\issue$40 ),
+    .issue(\issue$26 ),
     .match(match),
     .rst(rst)
   );
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    (* full_case = 32'd1 *)
+    if (take) begin
+      \$38  = following_due;
+    end else begin
+      \$38  = \$15 ;
+    end
+    if (rst) begin
+      \$38  = 1'h0;
+    end
+  end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$39  = head_entered;
@@ -8461,14 +8499,14 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$40  = \$8 ;
+    \$40  = \$19 ;
     if (rst) begin
       \$40  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$41  = \$11 [15:0];
+    \$41  = \$22 [15:0];
     if (rst) begin
       \$41  = 16'h0000;
     end
@@ -8477,9 +8515,9 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     (* full_case = 32'd1 *)
     if (take) begin
-      \$42  = { match[7:0], \$31  };
+      \$42  = { match[7:0], \$11  };
     end else begin
-      \$42  = \$14 [8:0];
+      \$42  = \$25 [8:0];
     end
     if (rst) begin
       \$42  = 9'h000;
@@ -8489,9 +8527,9 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     (* full_case = 32'd1 *)
     if (take) begin
-      \$43  = \$13 ;
+      \$43  = \$24 ;
     end else begin
-      \$43  = \$16 ;
+      \$43  = \$27 ;
     end
     if (rst) begin
       \$43  = 1'h0;
@@ -8499,38 +8537,38 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$44  = \$17 ;
+    \$44  = \$28 ;
     if (rst) begin
       \$44  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$45  = \o__payload$26 [139:65];
+    \$45  = \o__payload$40 [139:65];
     if (rst) begin
       \$45  = 75'h0000000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$46  = \$19 ;
+    \$46  = \$30 ;
     if (rst) begin
       \$46  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$47 [67:4] = \o__payload$26 [64:1];
-    \$47 [1:0] = \o__payload$26 [66:65];
-    \$47 [2] = \o__payload$26 [70];
-    \$47 [3] = \o__payload$26 [71];
+    \$47 [67:4] = \o__payload$40 [64:1];
+    \$47 [1:0] = \o__payload$40 [66:65];
+    \$47 [2] = \o__payload$40 [70];
+    \$47 [3] = \o__payload$40 [71];
     if (rst) begin
       \$47  = 68'h00000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$48  = \$20 ;
+    \$48  = \$31 ;
     if (rst) begin
       \$48  = 1'h0;
     end
@@ -8538,31 +8576,37 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
     \$49 [3:0] = 4'h8;
-    \$49 [35:4] = \o__payload$26 [107:76];
-    \$49 [67:36] = \o__payload$26 [139:108];
+    \$49 [35:4] = \o__payload$40 [107:76];
+    \$49 [67:36] = \o__payload$40 [139:108];
     if (rst) begin
       \$49  = 68'h00000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$32  = \$1 [17:0];
-    if (rst) begin
-      \$32  = 18'h00000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$33  = \$2 [17:0];
-    if (rst) begin
-      \$33  = 18'h00000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$34  = head_valid;
+    \$32  = head_valid;
     if (take) begin
-      \$34  = o__valid;
+      \$32  = following_valid;
+    end
+    if (rst) begin
+      \$32  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    \$33  = head;
+    if (take) begin
+      \$33  = o__payload[148:0];
+    end
+    if (rst) begin
+      \$33  = 149'h00000000000000000000000000000000000000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
+    \$34  = head_outside;
+    if (take) begin
+      \$34  = \$12 ;
     end
     if (rst) begin
       \$34  = 1'h0;
@@ -8570,124 +8614,53 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$35  = head;
+    \$35  = head_needs;
     if (take) begin
-      \$35  = o__payload[148:0];
+      \$35  = following_needs;
     end
     if (rst) begin
-      \$35  = 149'h00000000000000000000000000000000000000;
+      \$35  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$36  = head_outside;
-    if (take) begin
-      \$36  = \$3 ;
-    end
+    \$36  = \$13 [17:0];
     if (rst) begin
-      \$36  = 1'h0;
+      \$36  = 18'h00000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    \$37  = head_needs;
-    if (take) begin
-      \$37  = following_needs;
-    end
+    \$37  = \$14 [17:0];
     if (rst) begin
-      \$37  = 1'h0;
+      \$37  = 18'h00000;
     end
   end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$11 ) begin end
-    (* full_case = 32'd1 *)
-    if (take) begin
-      \$38  = following_due;
-    end else begin
-      \$38  = \$4 ;
-    end
-    if (rst) begin
-      \$38  = 1'h0;
-    end
-  end
-  assign following_behind = { match[7:0], \$31  };
-  assign i__valid = access__valid;
+  assign following = o__payload[148:0];
+  assign access__valid = i__valid;
   assign i__ready = access__ready;
+  assign o__valid = following_valid;
   assign o__ready = take;
   assign beat = o__payload[28:16];
-  assign \i__valid$42  = issue;
-  assign \i__payload$43  = head;
-  assign \head.write  = head[0];
-  assign \head.add  = head[4:1];
-  assign \head.dtype  = head[6:5];
-  assign \head.source  = head[8:7];
-  assign \head.tag  = head[11:9];
-  assign \head.last  = head[12];
-  assign \head.address  = head[44:13];
-  assign \head.data  = head[108:45];
-  assign \head.strobe  = head[116:109];
-  assign \head.tile  = head[148:117];
-  assign \head.tile.tracked  = head[117];
-  assign \head.tile.plan  = head[119:118];
-  assign \head.tile.slot  = head[129:120];
-  assign \head.tile.wg  = head[145:130];
-  assign \head.tile.wf  = head[148:146];
-  assign \o__payload.access  = o__payload[148:0];
-  assign \o__payload.access.write  = o__payload[0];
-  assign \o__payload.access.add  = o__payload[4:1];
-  assign \o__payload.access.dtype  = o__payload[6:5];
-  assign \o__payload.access.source  = o__payload[8:7];
-  assign \o__payload.access.tag  = o__payload[11:9];
-  assign \o__payload.access.last  = o__payload[12];
-  assign \o__payload.access.address  = o__payload[44:13];
-  assign \o__payload.access.data  = o__payload[108:45];
-  assign \o__payload.access.strobe  = o__payload[116:109];
-  assign \o__payload.access.tile  = o__payload[148:117];
-  assign \o__payload.access.tile.tracked  = o__payload[117];
-  assign \o__payload.access.tile.plan  = o__payload[119:118];
-  assign \o__payload.access.tile.slot  = o__payload[129:120];
-  assign \o__payload.access.tile.wg  = o__payload[145:130];
-  assign \o__payload.access.tile.wf  = o__payload[148:146];
-  assign \o__payload.entered  = o__payload[166:149];
-  assign \o__payload$26.write  = \o__payload$26 [0];
-  assign \o__payload$26.data  = \o__payload$26 [64:1];
-  assign \o__payload$26.commit  = \o__payload$26 [139:65];
-  assign \o__payload$26.commit.source  = \o__payload$26 [66:65];
-  assign \o__payload$26.commit.tag  = \o__payload$26 [69:67];
-  assign \o__payload$26.commit.last  = \o__payload$26 [70];
-  assign \o__payload$26.commit.error  = \o__payload$26 [71];
-  assign \o__payload$26.commit.bytes  = \o__payload$26 [75:72];
-  assign \o__payload$26.commit.address  = \o__payload$26 [107:76];
-  assign \o__payload$26.commit.tile  = \o__payload$26 [139:108];
-  assign \o__payload$26.commit.tile.tracked  = \o__payload$26 [108];
-  assign \o__payload$26.commit.tile.plan  = \o__payload$26 [110:109];
-  assign \o__payload$26.commit.tile.slot  = \o__payload$26 [120:111];
-  assign \o__payload$26.commit.tile.wg  = \o__payload$26 [136:121];
-  assign \o__payload$26.commit.tile.wf  = \o__payload$26 [139:137];
-  assign \commit__payload.source  = commit__payload[1:0];
-  assign \commit__payload.tag  = commit__payload[4:2];
-  assign \commit__payload.last  = commit__payload[5];
-  assign \commit__payload.error  = commit__payload[6];
-  assign \commit__payload.bytes  = commit__payload[10:7];
-  assign \commit__payload.address  = commit__payload[42:11];
-  assign \commit__payload.tile  = commit__payload[74:43];
-  assign \commit__payload.tile.tracked  = commit__payload[43];
-  assign \commit__payload.tile.plan  = commit__payload[45:44];
-  assign \commit__payload.tile.slot  = commit__payload[55:46];
-  assign \commit__payload.tile.wg  = commit__payload[71:56];
-  assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \read__payload.source  = read__payload[1:0];
-  assign \read__payload.last  = read__payload[2];
-  assign \read__payload.error  = read__payload[3];
-  assign \read__payload.data  = read__payload[67:4];
-  assign \error__payload.cause  = error__payload[3:0];
-  assign \error__payload.address  = error__payload[35:4];
-  assign \error__payload.tile  = error__payload[67:36];
-  assign \error__payload.tile.tracked  = error__payload[36];
-  assign \error__payload.tile.plan  = error__payload[38:37];
-  assign \error__payload.tile.slot  = error__payload[48:39];
-  assign \error__payload.tile.wg  = error__payload[64:49];
-  assign \error__payload.tile.wf  = error__payload[67:65];
+  assign following_behind = { match[7:0], \$11  };
+  assign \i__valid$29  = issue;
+  assign \i__payload$30  = head;
+  assign latency = { 8'h00, \port$17967$0  };
+  assign \following.write  = o__payload[0];
+  assign \following.add  = o__payload[4:1];
+  assign \following.dtype  = o__payload[6:5];
+  assign \following.source  = o__payload[8:7];
+  assign \following.tag  = o__payload[11:9];
+  assign \following.last  = o__payload[12];
+  assign \following.address  = o__payload[44:13];
+  assign \following.data  = o__payload[108:45];
+  assign \following.strobe  = o__payload[116:109];
+  assign \following.tile  = o__payload[148:117];
+  assign \following.tile.tracked  = o__payload[117];
+  assign \following.tile.plan  = o__payload[119:118];
+  assign \following.tile.slot  = o__payload[129:120];
+  assign \following.tile.wg  = o__payload[145:130];
+  assign \following.tile.wf  = o__payload[148:146];
   assign \i__payload.access  = i__payload[148:0];
   assign \i__payload.access.write  = i__payload[0];
   assign \i__payload.access.add  = i__payload[4:1];
@@ -8720,29 +8693,100 @@ module \t3_node_small.controller.memory (rst, access__valid, access__payload, le
   assign \access__payload.tile.slot  = access__payload[129:120];
   assign \access__payload.tile.wg  = access__payload[145:130];
   assign \access__payload.tile.wf  = access__payload[148:146];
-  assign \issue$40.valid  = \issue$40 [0];
-  assign \issue$40.beat  = \issue$40 [13:1];
-  assign \i__payload$43.access  = head;
-  assign \i__payload$43.access.write  = head[0];
-  assign \i__payload$43.access.add  = head[4:1];
-  assign \i__payload$43.access.dtype  = head[6:5];
-  assign \i__payload$43.access.source  = head[8:7];
-  assign \i__payload$43.access.tag  = head[11:9];
-  assign \i__payload$43.access.last  = head[12];
-  assign \i__payload$43.access.address  = head[44:13];
-  assign \i__payload$43.access.data  = head[108:45];
-  assign \i__payload$43.access.strobe  = head[116:109];
-  assign \i__payload$43.access.tile  = head[148:117];
-  assign \i__payload$43.access.tile.tracked  = head[117];
-  assign \i__payload$43.access.tile.plan  = head[119:118];
-  assign \i__payload$43.access.tile.slot  = head[129:120];
-  assign \i__payload$43.access.tile.wg  = head[145:130];
-  assign \i__payload$43.access.tile.wf  = head[148:146];
-  assign \issue$40 [13:1] = head[28:16];
-  assign \issue$40 [0] = writes;
+  assign \o__payload.access  = o__payload[148:0];
+  assign \o__payload.access.write  = o__payload[0];
+  assign \o__payload.access.add  = o__payload[4:1];
+  assign \o__payload.access.dtype  = o__payload[6:5];
+  assign \o__payload.access.source  = o__payload[8:7];
+  assign \o__payload.access.tag  = o__payload[11:9];
+  assign \o__payload.access.last  = o__payload[12];
+  assign \o__payload.access.address  = o__payload[44:13];
+  assign \o__payload.access.data  = o__payload[108:45];
+  assign \o__payload.access.strobe  = o__payload[116:109];
+  assign \o__payload.access.tile  = o__payload[148:117];
+  assign \o__payload.access.tile.tracked  = o__payload[117];
+  assign \o__payload.access.tile.plan  = o__payload[119:118];
+  assign \o__payload.access.tile.slot  = o__payload[129:120];
+  assign \o__payload.access.tile.wg  = o__payload[145:130];
+  assign \o__payload.access.tile.wf  = o__payload[148:146];
+  assign \o__payload.entered  = o__payload[166:149];
+  assign \head.write  = head[0];
+  assign \head.add  = head[4:1];
+  assign \head.dtype  = head[6:5];
+  assign \head.source  = head[8:7];
+  assign \head.tag  = head[11:9];
+  assign \head.last  = head[12];
+  assign \head.address  = head[44:13];
+  assign \head.data  = head[108:45];
+  assign \head.strobe  = head[116:109];
+  assign \head.tile  = head[148:117];
+  assign \head.tile.tracked  = head[117];
+  assign \head.tile.plan  = head[119:118];
+  assign \head.tile.slot  = head[129:120];
+  assign \head.tile.wg  = head[145:130];
+  assign \head.tile.wf  = head[148:146];
+  assign \issue$26.valid  = \issue$26 [0];
+  assign \issue$26.beat  = \issue$26 [13:1];
+  assign \i__payload$30.access  = head;
+  assign \i__payload$30.access.write  = head[0];
+  assign \i__payload$30.access.add  = head[4:1];
+  assign \i__payload$30.access.dtype  = head[6:5];
+  assign \i__payload$30.access.source  = head[8:7];
+  assign \i__payload$30.access.tag  = head[11:9];
+  assign \i__payload$30.access.last  = head[12];
+  assign \i__payload$30.access.address  = head[44:13];
+  assign \i__payload$30.access.data  = head[108:45];
+  assign \i__payload$30.access.strobe  = head[116:109];
+  assign \i__payload$30.access.tile  = head[148:117];
+  assign \i__payload$30.access.tile.tracked  = head[117];
+  assign \i__payload$30.access.tile.plan  = head[119:118];
+  assign \i__payload$30.access.tile.slot  = head[129:120];
+  assign \i__payload$30.access.tile.wg  = head[145:130];
+  assign \i__payload$30.access.tile.wf  = head[148:146];
+  assign \o__payload$40.write  = \o__payload$40 [0];
+  assign \o__payload$40.data  = \o__payload$40 [64:1];
+  assign \o__payload$40.commit  = \o__payload$40 [139:65];
+  assign \o__payload$40.commit.source  = \o__payload$40 [66:65];
+  assign \o__payload$40.commit.tag  = \o__payload$40 [69:67];
+  assign \o__payload$40.commit.last  = \o__payload$40 [70];
+  assign \o__payload$40.commit.error  = \o__payload$40 [71];
+  assign \o__payload$40.commit.bytes  = \o__payload$40 [75:72];
+  assign \o__payload$40.commit.address  = \o__payload$40 [107:76];
+  assign \o__payload$40.commit.tile  = \o__payload$40 [139:108];
+  assign \o__payload$40.commit.tile.tracked  = \o__payload$40 [108];
+  assign \o__payload$40.commit.tile.plan  = \o__payload$40 [110:109];
+  assign \o__payload$40.commit.tile.slot  = \o__payload$40 [120:111];
+  assign \o__payload$40.commit.tile.wg  = \o__payload$40 [136:121];
+  assign \o__payload$40.commit.tile.wf  = \o__payload$40 [139:137];
+  assign \commit__payload.source  = commit__payload[1:0];
+  assign \commit__payload.tag  = commit__payload[4:2];
+  assign \commit__payload.last  = commit__payload[5];
+  assign \commit__payload.error  = commit__payload[6];
+  assign \commit__payload.bytes  = commit__payload[10:7];
+  assign \commit__payload.address  = commit__payload[42:11];
+  assign \commit__payload.tile  = commit__payload[74:43];
+  assign \commit__payload.tile.tracked  = commit__payload[43];
+  assign \commit__payload.tile.plan  = commit__payload[45:44];
+  assign \commit__payload.tile.slot  = commit__payload[55:46];
+  assign \commit__payload.tile.wg  = commit__payload[71:56];
+  assign \commit__payload.tile.wf  = commit__payload[74:72];
+  assign \read__payload.source  = read__payload[1:0];
+  assign \read__payload.last  = read__payload[2];
+  assign \read__payload.error  = read__payload[3];
+  assign \read__payload.data  = read__payload[67:4];
+  assign \error__payload.cause  = error__payload[3:0];
+  assign \error__payload.address  = error__payload[35:4];
+  assign \error__payload.tile  = error__payload[67:36];
+  assign \error__payload.tile.tracked  = error__payload[36];
+  assign \error__payload.tile.plan  = error__payload[38:37];
+  assign \error__payload.tile.slot  = error__payload[48:39];
+  assign \error__payload.tile.wg  = error__payload[64:49];
+  assign \error__payload.tile.wf  = error__payload[67:65];
+  assign \issue$26 [13:1] = head[28:16];
+  assign \issue$26 [0] = writes;
   assign i__payload[166:149] = now;
   assign i__payload[148:0] = access__payload;
-  assign \$14  = { behind, 1'h0 };
+  assign \$25  = { behind, 1'h0 };
 endmodule
 
 module \t3_node_small.controller.memory.array (rst, \i__valid$20 , i__payload, \o__payload$16 , o__valid, clk);
@@ -14933,7 +14977,7 @@ module \t3_node_small.controller.memory.array.adder.adder_1_1 (rst, enable, form
   assign \$321  = \$319 ;
 endmodule
 
-module \t3_node_small.controller.memory.delay (rst, i__valid, o__ready, write__data, room, o__valid, o__payload, clk);
+module \t3_node_small.controller.memory.delay (rst, o__ready, i__valid, write__data, room, o__valid, o__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$18 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$18 <= 1'b0;
   wire \$1 ;
@@ -16926,7 +16970,7 @@ module \t3_node_small.controller.reports (rst, i__1__ready, i__0__valid, i__0__p
   assign \$32  = 1'h0;
 endmodule
 
-module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b__payload, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, latency, interval, fraction, header_interval, header_fraction, o__ready);
+module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b__payload, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, \port$17969$0 , interval, fraction, header_interval, header_fraction, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$24 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$24 <= 1'b0;
   reg [63:0] \$1 ;
@@ -17121,7 +17165,6 @@ module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, 
   reg index = 1'h0;
   input [15:0] interval;
   wire [15:0] interval;
-  input [15:0] latency;
   wire [15:0] latency;
   wire [15:0] \latency$48 ;
   reg [8:0] left = 9'h100;
@@ -17177,6 +17220,8 @@ module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, 
   wire open_;
   reg [8:0] owed = 9'h000;
   reg [15:0] pause = 16'h0000;
+  input [8:0] \port$17969$0 ;
+  wire [8:0] \port$17969$0 ;
   wire [134:0] producer__payload;
   wire [31:0] \producer__payload.address ;
   wire [63:0] \producer__payload.data ;
@@ -17307,7 +17352,7 @@ module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, 
     .\i$14 (credit_i),
     .i__payload(word),
     .i__valid(\i__valid$43 ),
-    .\latency$7 (latency),
+    .latency(\port$17969$0 ),
     .o__payload(tx__payload),
     .o__ready(o__ready),
     .o__valid(tx__valid),
@@ -17510,7 +17555,8 @@ module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, 
   assign header_bits = { 1'h0, header };
   assign \i__ready$38  = 1'h1;
   assign \i__payload$45  = word;
-  assign \latency$48  = latency;
+  assign latency = { 7'h00, \port$17969$0  };
+  assign \latency$48  = { 7'h00, \port$17969$0  };
   assign \tx__payload.data  = tx__payload[63:0];
   assign \tx__payload.keep  = tx__payload[71:64];
   assign \tx__payload.last  = tx__payload[72];
@@ -18132,7 +18178,7 @@ module \t3_node_small.egress.collected.queue (rst, i__valid, o__ready, write__da
   assign \read__data.last  = read__data[134];
 endmodule
 
-module \t3_node_small.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__valid, credit_o, o__payload, \latency$7 , o__ready);
+module \t3_node_small.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__valid, credit_o, o__payload, latency, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$27 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$27 <= 1'b0;
   wire [9:0] \$1 ;
@@ -18168,9 +18214,9 @@ module \t3_node_small.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__v
   input i__valid;
   wire i__valid;
   wire \i__valid$2 ;
+  input [8:0] latency;
   wire [8:0] latency;
   wire [8:0] \latency$16 ;
-  input [15:0] \latency$7 ;
   wire [15:0] \latency$7 ;
   wire o;
   wire \o$22 ;
@@ -18209,14 +18255,14 @@ module \t3_node_small.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__v
   \t3_node_small.egress.delay.credit_times  credit_times (
     .clk(clk),
     .i(\i$14 ),
-    .latency(\latency$7 [8:0]),
+    .latency(latency),
     .o(\o$22 ),
     .rst(rst)
   );
   \t3_node_small.egress.delay.word_times  word_times (
     .clk(clk),
     .i(i__valid),
-    .latency(\latency$7 [8:0]),
+    .latency(latency),
     .o(o),
     .rst(rst)
   );
@@ -18253,11 +18299,11 @@ module \t3_node_small.egress.delay (clk, rst, i__valid, \i$14 , i__payload, o__v
   assign \i__valid$2  = i__valid;
   assign \i__payload$4  = i__payload;
   assign i = i__valid;
-  assign latency = \latency$7 [8:0];
+  assign \latency$7  = { 7'h00, latency };
   assign \o__ready$11  = taken;
   assign \o__payload$13  = o__payload;
   assign credit_i = \i$14 ;
-  assign \latency$16  = \latency$7 [8:0];
+  assign \latency$16  = latency;
   assign \i__payload.data  = i__payload[63:0];
   assign \i__payload.keep  = i__payload[71:64];
   assign \i__payload.last  = i__payload[72];
@@ -19169,7 +19215,7 @@ module \t3_node_small.egress.merged (rst, o__ready, i__valid, i__payload, room, 
   assign \i__payload.last  = i__payload[134];
 endmodule
 
-module \t3_node_small.engine (rst, \i__valid$30 , read__valid, block__ready, first_read__valid, bytes, \port$7834$0 , stall, read__ready, block__valid, block__payload, data__payload, read__payload, \port$17054$0 , \port$17056$0 , first_read__payload, packet__valid, done__valid, done__payload, packet__ready, clk
+module \t3_node_small.engine (rst, \i__valid$30 , read__valid, block__ready, first_read__valid, bytes, \port$7839$0 , stall, read__ready, block__valid, block__payload, data__payload, read__payload, \port$17059$0 , \port$17061$0 , first_read__payload, packet__valid, done__valid, done__payload, packet__ready, clk
 );
   reg \$auto$verilog_backend.cc:2355:dump_module$33 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$33 <= 1'b0;
@@ -19495,13 +19541,13 @@ module \t3_node_small.engine (rst, \i__valid$30 , read__valid, block__ready, fir
   output packet__valid;
   reg packet__valid = 1'h0;
   (* init = 30'h00000000 *)
-  output [29:0] \port$17054$0 ;
-  wire [29:0] \port$17054$0 ;
+  output [29:0] \port$17059$0 ;
+  wire [29:0] \port$17059$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$17056$0 ;
-  wire [72:0] \port$17056$0 ;
-  output [31:0] \port$7834$0 ;
-  wire [31:0] \port$7834$0 ;
+  output [72:0] \port$17061$0 ;
+  wire [72:0] \port$17061$0 ;
+  output [31:0] \port$7839$0 ;
+  wire [31:0] \port$7839$0 ;
   reg [3:0] position = 4'h0;
   output [35:0] read__payload;
   wire [35:0] read__payload;
@@ -20073,9 +20119,9 @@ module \t3_node_small.engine (rst, \i__valid$30 , read__valid, block__ready, fir
   assign data__valid = \i__valid$30 ;
   assign \end  = \$23 [2:0];
   assign packet__payload = { \$140 , \$25 , \$138  };
-  assign \port$7834$0  = \$25 ;
-  assign \port$17054$0  = \$138 ;
-  assign \port$17056$0  = \$140 ;
+  assign \port$7839$0  = \$25 ;
+  assign \port$17059$0  = \$138 ;
+  assign \port$17061$0  = \$140 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -20678,42 +20724,43 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   wire \$1 ;
   wire \$10 ;
   reg \$100 ;
-  reg [9:0] \$101 ;
-  reg [10:0] \$102 ;
-  reg \$103 ;
+  reg \$101 ;
+  reg [9:0] \$102 ;
+  reg [10:0] \$103 ;
   reg \$104 ;
   reg \$105 ;
   reg \$106 ;
-  reg [31:0] \$107 ;
-  reg [1:0] \$108 ;
-  reg [3:0] \$109 ;
+  reg \$107 ;
+  reg [31:0] \$108 ;
+  reg [1:0] \$109 ;
   wire [10:0] \$11 ;
-  reg \$110 ;
+  reg [3:0] \$110 ;
   reg \$111 ;
-  reg [15:0] \$112 ;
+  reg \$112 ;
   reg [15:0] \$113 ;
   reg [15:0] \$114 ;
-  reg [2:0] \$115 ;
-  reg \$116 ;
-  reg [23:0] \$117 ;
-  reg [2:0] \$118 ;
-  reg \$119 ;
+  reg [15:0] \$115 ;
+  reg [2:0] \$116 ;
+  reg \$117 ;
+  reg [23:0] \$118 ;
+  reg [2:0] \$119 ;
   wire [11:0] \$12 ;
   reg \$120 ;
   reg \$121 ;
   reg \$122 ;
   reg \$123 ;
-  reg [1:0] \$124 ;
-  reg \$125 ;
-  reg [1:0] \$126 ;
-  reg \$127 ;
+  reg \$124 ;
+  reg [1:0] \$125 ;
+  reg \$126 ;
+  reg [1:0] \$127 ;
   reg \$128 ;
-  reg [1:0] \$129 ;
+  reg \$129 ;
   wire \$13 ;
+  reg [1:0] \$130 ;
   wire \$14 ;
   wire \$15 ;
   wire \$16 ;
-  wire [6:0] \$160 ;
+  wire [6:0] \$161 ;
   wire \$17 ;
   wire \$18 ;
   wire \$19 ;
@@ -20792,17 +20839,17 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   wire \$85 ;
   wire \$86 ;
   wire \$87 ;
-  wire [31:0] \$88 ;
-  wire [10:0] \$89 ;
+  wire \$88 ;
+  wire [31:0] \$89 ;
   wire \$9 ;
-  wire [31:0] \$90 ;
-  wire [10:0] \$91 ;
-  wire \$92 ;
+  wire [10:0] \$90 ;
+  wire [31:0] \$91 ;
+  wire [10:0] \$92 ;
   wire \$93 ;
   wire \$94 ;
   wire \$95 ;
-  reg [7:0] \$96 ;
-  reg \$97 ;
+  wire \$96 ;
+  reg [7:0] \$97 ;
   reg \$98 ;
   reg \$99 ;
   wire advance_2;
@@ -21357,8 +21404,8 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   assign \$28  = dma >> fire__payload[4:2];
   assign \$29  = | fire__payload[25:15];
   assign \moves$58  = \$28  & \$29 ;
-  assign \$160  = fire__payload[1:0] * 5'h19;
-  assign \$30  = plans >> \$160 ;
+  assign \$161  = fire__payload[1:0] * 5'h19;
+  assign \$30  = plans >> \$161 ;
   assign fire__ready = ~ holding;
   assign valid_1 = holding | fire__valid;
   assign slot_1 = holding ? held_slot : fire__payload[14:5];
@@ -21425,104 +21472,104 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   assign i__valid = \$73  & last;
   assign \i__valid$125  = block_done__valid & block_done__payload[2];
   assign i__payload = failed | block_done__payload[3];
-  assign \$74  = table__payload[2:0] == 2'h2;
-  assign \$75  = table__valid & \$74 ;
-  assign \$76  = table__payload[22:19] == 3'h7;
-  assign \write__en$128  = \$75  & \$76 ;
-  assign \$77  = table__payload[2:0] == 2'h2;
-  assign \$78  = table__valid & \$77 ;
-  assign \$79  = table__payload[22:19] == 4'h9;
-  assign \write__en$133  = \$78  & \$79 ;
-  assign \$80  = ~ o__payload[9];
-  assign \$81  = \o__valid$137  | \$80 ;
-  assign over = o__valid & \$81 ;
-  assign \$82  = o__payload[9] & \o__payload$138 ;
-  assign good = ~ \$82 ;
-  assign \$83  = ~ o__payload[11];
-  assign doorbell_local__valid = ringing & \$83 ;
+  assign \$75  = table__payload[2:0] == 2'h2;
+  assign \$76  = table__valid & \$75 ;
+  assign \$77  = table__payload[22:19] == 3'h7;
+  assign \write__en$128  = \$76  & \$77 ;
+  assign \$78  = table__payload[2:0] == 2'h2;
+  assign \$79  = table__valid & \$78 ;
+  assign \$80  = table__payload[22:19] == 4'h9;
+  assign \write__en$133  = \$79  & \$80 ;
+  assign \$81  = ~ o__payload[9];
+  assign \$82  = \o__valid$137  | \$81 ;
+  assign over = o__valid & \$82 ;
+  assign \$83  = o__payload[9] & \o__payload$138 ;
+  assign good = ~ \$83 ;
+  assign \$84  = ~ o__payload[11];
+  assign doorbell_local__valid = ringing & \$84 ;
   assign doorbell_remote__valid = ringing & o__payload[11];
-  assign \$84  = o__payload[11] ? doorbell_remote__ready : doorbell_local__ready;
-  assign rung = ringing & \$84 ;
-  assign \$85  = o__payload[10] & good;
-  assign \$86  = ~ \$85 ;
-  assign \$87  = over & \$86 ;
-  assign finish = rung | \$87 ;
+  assign \$85  = o__payload[11] ? doorbell_remote__ready : doorbell_local__ready;
+  assign rung = ringing & \$85 ;
+  assign \$86  = o__payload[10] & good;
+  assign \$87  = ~ \$86 ;
+  assign \$88  = over & \$87 ;
+  assign finish = rung | \$88 ;
   assign \o__ready$144  = finish & o__payload[9];
-  assign \$89  = 4'hf << { \read__data$147 [2], 2'h0 };
-  assign \$91  = 4'hf << { \read__data$147 [2], 2'h0 };
-  assign \$92  = valid_3 | valid_2;
-  assign \$93  = \$92  | holding;
-  assign \$94  = \$93  | o__valid;
-  assign \$95  = finishing | ended__valid;
-  assign busy = \$94  | \$95 ;
+  assign \$90  = 4'hf << { \read__data$147 [2], 2'h0 };
+  assign \$92  = 4'hf << { \read__data$147 [2], 2'h0 };
+  assign \$93  = valid_3 | valid_2;
+  assign \$94  = \$93  | holding;
+  assign \$95  = \$94  | o__valid;
+  assign \$96  = finishing | ended__valid;
+  assign busy = \$95  | \$96 ;
   always @(posedge clk)
-    dma <= \$96 ;
+    dma <= \$97 ;
   always @(posedge clk)
-    holding <= \$97 ;
+    holding <= \$98 ;
   always @(posedge clk)
-    valid_2 <= \$98 ;
+    valid_2 <= \$99 ;
   always @(posedge clk)
-    first_2 <= \$99 ;
+    first_2 <= \$100 ;
   always @(posedge clk)
-    last_2 <= \$100 ;
+    last_2 <= \$101 ;
   always @(posedge clk)
-    held_slot <= \$101 ;
+    held_slot <= \$102 ;
   always @(posedge clk)
-    held_count <= \$102 ;
+    held_count <= \$103 ;
   always @(posedge clk)
-    held_last <= \$103 ;
+    held_last <= \$104 ;
   always @(posedge clk)
-    held_first <= \$104 ;
+    held_first <= \$105 ;
   always @(posedge clk)
-    put_at <= \$105 ;
+    put_at <= \$106 ;
   always @(posedge clk)
-    get_at <= \$106 ;
+    get_at <= \$107 ;
   always @(posedge clk)
-    offset <= \$107 ;
+    offset <= \$108 ;
   always @(posedge clk)
-    plan <= \$108 ;
+    plan <= \$109 ;
   always @(posedge clk)
-    epoch <= \$109 ;
+    epoch <= \$110 ;
   always @(posedge clk)
-    last <= \$110 ;
+    last <= \$111 ;
   always @(posedge clk)
-    moves <= \$111 ;
+    moves <= \$112 ;
   always @(posedge clk)
-    rows <= \$112 ;
+    rows <= \$113 ;
   always @(posedge clk)
-    row_bytes <= \$113 ;
+    row_bytes <= \$114 ;
   always @(posedge clk)
-    wg <= \$114 ;
+    wg <= \$115 ;
   always @(posedge clk)
-    wf <= \$115 ;
+    wf <= \$116 ;
   always @(posedge clk)
-    first <= \$116 ;
+    first <= \$117 ;
   always @(posedge clk)
-    stamp <= \$117 ;
+    stamp <= \$118 ;
   always @(posedge clk)
-    route <= \$118 ;
+    route <= \$119 ;
   always @(posedge clk)
-    valid_3 <= \$119 ;
+    valid_3 <= \$120 ;
   always @(posedge clk)
-    failed <= \$120 ;
+    failed <= \$121 ;
   always @(posedge clk)
-    ringing <= \$121 ;
+    ringing <= \$122 ;
   always @(posedge clk)
-    interrupting <= \$122 ;
+    interrupting <= \$123 ;
   always @(posedge clk)
-    interrupt <= \$123 ;
+    interrupt <= \$124 ;
   always @(posedge clk)
-    \plan$52  <= \$124 ;
+    \plan$52  <= \$125 ;
   always @(posedge clk)
-    command_done__valid <= \$125 ;
+    command_done__valid <= \$126 ;
   always @(posedge clk)
-    command_done__payload <= \$126 ;
+    command_done__payload <= \$127 ;
   always @(posedge clk)
-    finishing <= \$127 ;
+    finishing <= \$128 ;
   always @(posedge clk)
-    ended__valid <= \$128 ;
+    ended__valid <= \$129 ;
   always @(posedge clk)
-    ended__payload <= \$129 ;
+    ended__payload <= \$130 ;
   \t3_node_small.front_end.endings  endings (
     .clk(clk),
     .i__valid(i__valid),
@@ -21544,54 +21591,44 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$96  = dma;
+    \$97  = dma;
     if (\$4 ) begin
       (* full_case = 32'd1 *)
       casez (table__payload[5:3])
         3'h0:
-            \$96 [0] = table__payload[23];
+            \$97 [0] = table__payload[23];
         3'h1:
-            \$96 [1] = table__payload[23];
+            \$97 [1] = table__payload[23];
         3'h2:
-            \$96 [2] = table__payload[23];
+            \$97 [2] = table__payload[23];
         3'h3:
-            \$96 [3] = table__payload[23];
+            \$97 [3] = table__payload[23];
         3'h4:
-            \$96 [4] = table__payload[23];
+            \$97 [4] = table__payload[23];
         3'h5:
-            \$96 [5] = table__payload[23];
+            \$97 [5] = table__payload[23];
         3'h6:
-            \$96 [6] = table__payload[23];
+            \$97 [6] = table__payload[23];
         3'h7:
-            \$96 [7] = table__payload[23];
+            \$97 [7] = table__payload[23];
       endcase
     end
     if (rst) begin
-      \$96  = 8'h00;
+      \$97  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$97  = \$7 ;
-    if (rst) begin
-      \$97  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$98  = valid_2;
-    if (advance_2) begin
-      \$98  = valid_1;
-    end
+    \$98  = \$7 ;
     if (rst) begin
       \$98  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$99  = first_2;
+    \$99  = valid_2;
     if (advance_2) begin
-      \$99  = \$10 ;
+      \$99  = valid_1;
     end
     if (rst) begin
       \$99  = 1'h0;
@@ -21599,9 +21636,9 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$100  = last_2;
+    \$100  = first_2;
     if (advance_2) begin
-      \$100  = last_1;
+      \$100  = \$10 ;
     end
     if (rst) begin
       \$100  = 1'h0;
@@ -21609,47 +21646,45 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$101  = held_slot;
+    \$101  = last_2;
     if (advance_2) begin
-      \$101  = \$11 [9:0];
-    end else if (\$8 ) begin
-      \$101  = slot_1;
+      \$101  = last_1;
     end
     if (rst) begin
-      \$101  = 10'h000;
+      \$101  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$102  = held_count;
+    \$102  = held_slot;
     if (advance_2) begin
-      \$102  = \$12 [10:0];
+      \$102  = \$11 [9:0];
     end else if (\$8 ) begin
-      \$102  = count_1;
+      \$102  = slot_1;
     end
     if (rst) begin
-      \$102  = 11'h000;
+      \$102  = 10'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$103  = held_last;
+    \$103  = held_count;
     if (advance_2) begin
-      \$103  = \$13 ;
+      \$103  = \$12 [10:0];
     end else if (\$8 ) begin
-      \$103  = last_1;
+      \$103  = count_1;
     end
     if (rst) begin
-      \$103  = 1'h0;
+      \$103  = 11'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$104  = held_first;
+    \$104  = held_last;
     if (advance_2) begin
-      \$104  = 1'h0;
+      \$104  = \$13 ;
     end else if (\$8 ) begin
-      \$104  = 1'h1;
+      \$104  = last_1;
     end
     if (rst) begin
       \$104  = 1'h0;
@@ -21657,63 +21692,65 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$105  = \$16 ;
+    \$105  = held_first;
+    if (advance_2) begin
+      \$105  = 1'h0;
+    end else if (\$8 ) begin
+      \$105  = 1'h1;
+    end
     if (rst) begin
       \$105  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$106  = \$19 ;
+    \$106  = \$16 ;
     if (rst) begin
       \$106  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$107  = offset;
-    if (advance_3) begin
-      \$107  = read__data;
-    end
+    \$107  = \$19 ;
     if (rst) begin
-      \$107  = 32'd0;
+      \$107  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$108  = plan;
+    \$108  = offset;
     if (advance_3) begin
-      \$108  = command[1:0];
+      \$108  = read__data;
     end
     if (rst) begin
-      \$108  = 2'h0;
+      \$108  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$109  = epoch;
+    \$109  = plan;
     if (advance_3) begin
-      \$109  = command[5:2];
+      \$109  = command[1:0];
     end
     if (rst) begin
-      \$109  = 4'h0;
+      \$109  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$110  = last;
+    \$110  = epoch;
     if (advance_3) begin
-      \$110  = last_2;
+      \$110  = command[5:2];
     end
     if (rst) begin
-      \$110  = 1'h0;
+      \$110  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$111  = moves;
+    \$111  = last;
     if (advance_3) begin
-      \$111  = command[9];
+      \$111  = last_2;
     end
     if (rst) begin
       \$111  = 1'h0;
@@ -21721,19 +21758,19 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$112  = rows;
+    \$112  = moves;
     if (advance_3) begin
-      \$112  = \read__data$30 ;
+      \$112  = command[9];
     end
     if (rst) begin
-      \$112  = 16'h0000;
+      \$112  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$113  = row_bytes;
+    \$113  = rows;
     if (advance_3) begin
-      \$113  = \read__data$32 [15:0];
+      \$113  = \read__data$30 ;
     end
     if (rst) begin
       \$113  = 16'h0000;
@@ -21741,9 +21778,9 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$114  = wg;
+    \$114  = row_bytes;
     if (advance_3) begin
-      \$114  = \read__data$32 [31:16];
+      \$114  = \read__data$32 [15:0];
     end
     if (rst) begin
       \$114  = 16'h0000;
@@ -21751,59 +21788,59 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$115  = wf;
+    \$115  = wg;
     if (advance_3) begin
-      \$115  = \read__data$35 ;
+      \$115  = \read__data$32 [31:16];
     end
     if (rst) begin
-      \$115  = 3'h0;
+      \$115  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$116  = first;
+    \$116  = wf;
     if (advance_3) begin
-      \$116  = first_2;
+      \$116  = \read__data$35 ;
     end
     if (rst) begin
-      \$116  = 1'h0;
+      \$116  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$117  = stamp;
+    \$117  = first;
     if (advance_3) begin
-      \$117  = command[33:10];
+      \$117  = first_2;
     end
     if (rst) begin
-      \$117  = 24'h000000;
+      \$117  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$118  = route;
+    \$118  = stamp;
     if (advance_3) begin
-      \$118  = command[8:6];
+      \$118  = command[33:10];
     end
     if (rst) begin
-      \$118  = 3'h0;
+      \$118  = 24'h000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$119  = valid_3;
+    \$119  = route;
     if (advance_3) begin
-      \$119  = valid_2;
+      \$119  = command[8:6];
     end
     if (rst) begin
-      \$119  = 1'h0;
+      \$119  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$120  = failed;
-    if (block_done__valid) begin
-      \$120  = \$21 ;
+    \$120  = valid_3;
+    if (advance_3) begin
+      \$120  = valid_2;
     end
     if (rst) begin
       \$120  = 1'h0;
@@ -21811,11 +21848,9 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    (* full_case = 32'd1 *)
-    if (ringing) begin
-      \$121  = \$22 ;
-    end else begin
-      \$121  = \$24 ;
+    \$121  = failed;
+    if (block_done__valid) begin
+      \$121  = \$21 ;
     end
     if (rst) begin
       \$121  = 1'h0;
@@ -21823,58 +21858,70 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$122  = \$25 ;
+    (* full_case = 32'd1 *)
+    if (ringing) begin
+      \$122  = \$22 ;
+    end else begin
+      \$122  = \$24 ;
+    end
     if (rst) begin
       \$122  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$123  = \$27 ;
+    \$123  = \$25 ;
     if (rst) begin
       \$123  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$124  = o__payload[1:0];
+    \$124  = \$27 ;
     if (rst) begin
-      \$124  = 2'h0;
+      \$124  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$125  = interrupting;
+    \$125  = o__payload[1:0];
     if (rst) begin
-      \$125  = 1'h0;
+      \$125  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$126  = \plan$52 ;
+    \$126  = interrupting;
     if (rst) begin
-      \$126  = 2'h0;
+      \$126  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$127  = finish;
+    \$127  = \plan$52 ;
     if (rst) begin
-      \$127  = 1'h0;
+      \$127  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$128  = finishing;
+    \$128  = finish;
     if (rst) begin
       \$128  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$129  = \plan$52 ;
+    \$129  = finishing;
     if (rst) begin
-      \$129  = 2'h0;
+      \$129  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
+    \$130  = \plan$52 ;
+    if (rst) begin
+      \$130  = 2'h0;
     end
   end
   assign write__addr = put_at;
@@ -22039,22 +22086,22 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   assign \doorbell_remote__payload.data  = doorbell_remote__payload[125:62];
   assign \doorbell_remote__payload.strobe  = doorbell_remote__payload[133:126];
   assign \doorbell_remote__payload.last  = doorbell_remote__payload[134];
-  assign doorbell_remote__payload[133:126] = \$91 [7:0];
+  assign doorbell_remote__payload[133:126] = \$92 [7:0];
   assign doorbell_remote__payload[125:62] = { \read__data$148 , \read__data$148  };
-  assign doorbell_remote__payload[61:30] = \$90 ;
+  assign doorbell_remote__payload[61:30] = \$91 ;
   assign doorbell_remote__payload[134] = 1'h1;
   assign doorbell_remote__payload[10:7] = o__payload[5:2];
   assign doorbell_remote__payload[6:5] = o__payload[1:0];
   assign doorbell_remote__payload[1:0] = 2'h1;
   assign { doorbell_remote__payload[29:11], doorbell_remote__payload[4:2] } = 22'h000000;
-  assign doorbell_local__payload[113:106] = \$89 [7:0];
+  assign doorbell_local__payload[113:106] = \$90 [7:0];
   assign doorbell_local__payload[105:42] = { \read__data$148 , \read__data$148  };
-  assign doorbell_local__payload[41:10] = \$88 ;
+  assign doorbell_local__payload[41:10] = \$89 ;
   assign doorbell_local__payload[9] = 1'h1;
   assign doorbell_local__payload[5:4] = 2'h2;
   assign doorbell_local__payload[1:0] = 2'h1;
   assign { doorbell_local__payload[161:114], doorbell_local__payload[8:6], doorbell_local__payload[3:2] } = 53'h00000000000000;
-  assign \i__payload$124 [11] = \read__data$122 [3];
+  assign \i__payload$124 [11] = \$74 ;
   assign \i__payload$124 [12] = \read__data$122 [2];
   assign \i__payload$124 [10] = \read__data$122 [1];
   assign \i__payload$124 [9] = moves;
@@ -22082,8 +22129,9 @@ module \t3_node_small.front_end (rst, table__valid, fire__valid, block_done__val
   assign entering[8:6] = fire__payload[4:2];
   assign entering[5:2] = \$30 [4:1];
   assign entering[1:0] = fire__payload[1:0];
-  assign \$88  = { \read__data$147 [31:3], 3'h0 };
-  assign \$90  = { \read__data$147 [31:3], 3'h0 };
+  assign \$74  = \read__data$122 [3];
+  assign \$89  = { \read__data$147 [31:3], 3'h0 };
+  assign \$91  = { \read__data$147 [31:3], 3'h0 };
 endmodule
 
 module \t3_node_small.front_end.endings (rst, i__valid, o__ready, write__data, room, o__valid, o__payload, clk);
@@ -27260,7 +27308,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   wire [5:0] \read__data$248 ;
   wire [31:0] \read__data$250 ;
   wire [9:0] \read__data$263 ;
-  wire [16:0] \read__data$281 ;
+  wire [15:0] \read__data$281 ;
   wire [12:0] \read__data$285 ;
   wire [28:0] \read__data$286 ;
   wire read__en;
@@ -27499,7 +27547,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   wire [5:0] \write__data$318 ;
   wire [31:0] \write__data$323 ;
   wire [9:0] \write__data$328 ;
-  wire [16:0] \write__data$333 ;
+  wire [15:0] \write__data$333 ;
   wire [28:0] \write__data$338 ;
   wire [12:0] \write__data$343 ;
   wire write__en;
@@ -27531,16 +27579,16 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
     end
   end
   assign \read__data$250  = _0_;
-  reg [16:0] control_0 [15:0];
+  reg [15:0] control_0 [15:0];
 `ifndef SYNTHESIS
   integer control_0_word;
   initial for (control_0_word = 0; control_0_word <= 15; control_0_word = control_0_word + 1) control_0 [control_0_word] = 0;
 `endif
   always @(posedge clk) begin
     if (\write__en$331 )
-      control_0[_written[6:3]] <= _written[39:23];
+      control_0[_written[6:3]] <= _written[39:24];
   end
-  reg [16:0] _1_;
+  reg [15:0] _1_;
 `ifndef SYNTHESIS
   initial _1_ = 0;
 `endif
@@ -30503,10 +30551,10 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   assign \$2868  = ~ \$2867 ;
   assign \$2869  = \register$255  | \register$258 ;
   assign \$2870  = \$2868  & \$2869 ;
-  assign \$6007  = \read__data$281 [15:14] * 5'h19;
+  assign \$6007  = \read__data$281 [14:13] * 5'h19;
   assign \$2871  = plans >> \$6007 ;
   assign \$2872  = \$2871 [0] & exists;
-  assign \$6011  = \read__data$281 [15:14] * 5'h19;
+  assign \$6011  = \read__data$281 [14:13] * 5'h19;
   assign \$2873  = plans >> \$6011 ;
   assign \$2874  = \register$259  ? \register$260  : came_with[44:29];
   assign \$2875  = \register$259  ? 3'h0 : came_with[47:45];
@@ -30514,11 +30562,11 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   assign \$2877  = \register$264  & \$2876 ;
   assign \$2878  = \$2877  & \register$261 ;
   assign \$2879  = \$2878  & exists;
-  assign \$6020  = \read__data$281 [15:14] * 5'h19;
+  assign \$6020  = \read__data$281 [14:13] * 5'h19;
   assign \$2880  = plans >> \$6020 ;
   assign \$2881  = \register$262 [9:0] >= \$2880 [14:5];
   assign \$2882  = \$2879  & \$2881 ;
-  assign \$6025  = \read__data$281 [15:14] * 5'h19;
+  assign \$6025  = \read__data$281 [14:13] * 5'h19;
   assign \$2883  = plans >> \$6025 ;
   assign \$2884  = \register$262 [9:0] <= \$2883 [24:15];
   assign \$2885  = \$2882  & \$2884 ;
@@ -30588,7 +30636,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   assign \write__en$336  = _ours & \$2904 ;
   assign \$2905  = _written[22:19] == 4'h9;
   assign \write__en$341  = _ours & \$2905 ;
-  assign exists = \read__data$281 [16:14] < 3'h4;
+  assign exists = \read__data$281 [15:13] < 3'h4;
   always @(posedge clk)
     _written <= \$2906 ;
   always @(posedge clk)
@@ -33392,13 +33440,13 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
       \$3136 [0] = \register$269 ;
       \$3136 [1] = \register$274 ;
       \$3136 [2] = \register$279 ;
-      \$3136 [4:3] = \read__data$281 [2:1];
-      \$3136 [6:5] = \read__data$281 [5:4];
-      \$3136 [7] = \read__data$281 [6];
-      \$3136 [8] = \read__data$281 [7];
-      \$3136 [9] = \read__data$281 [8];
-      \$3136 [10] = \read__data$281 [9];
-      \$3136 [12:11] = \read__data$281 [15:14];
+      \$3136 [4:3] = \read__data$281 [1:0];
+      \$3136 [6:5] = \read__data$281 [4:3];
+      \$3136 [7] = \read__data$281 [5];
+      \$3136 [8] = \read__data$281 [6];
+      \$3136 [9] = \read__data$281 [7];
+      \$3136 [10] = \read__data$281 [8];
+      \$3136 [12:11] = \read__data$281 [14:13];
       \$3136 [13] = \$2872 ;
       \$3136 [17:14] = \$2873 [4:1];
       \$3136 [27:18] = \register$262 [9:0];
@@ -33566,7 +33614,7 @@ module \t3_node_small.ingress.address_map (rst, table__valid, i__valid, o__ready
   assign \read__en$329  = move;
   assign \read__addr$330  = \register$234 ;
   assign \write__addr$332  = _written[6:3];
-  assign \write__data$333  = _written[39:23];
+  assign \write__data$333  = _written[39:24];
   assign \read__en$334  = move;
   assign \read__addr$335  = \register$235 ;
   assign \write__addr$337  = _written[6:3];
@@ -37033,25 +37081,25 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
   assign status[0] = plans[0];
 endmodule
 
-module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, remote__valid, aw__payload, w__payload, ar__payload, \port$15110$0 , \port$15112$0 , busy, error__valid
-, error__payload, b__valid, b__payload, r__payload, stall, r__valid, remote__payload, compute__valid, compute__payload, o__ready, commit__payload, read__payload, plans, \o__ready$50 , table__payload, aw__valid);
+module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, remote__valid, aw__payload, w__payload, ar__payload, \port$15115$0 , \port$15117$0 , busy, error__valid
+, error__payload, b__valid, b__payload, r__payload, stall, r__valid, remote__payload, compute__valid, compute__payload, commit__payload, read__payload, \o__ready$54 , plans, o__ready, table__payload, aw__valid);
   reg \$auto$verilog_backend.cc:2355:dump_module$46 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$46 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
   wire [212:0] \$100 ;
   wire \$101 ;
-  wire \$102 ;
-  wire \$103 ;
-  wire [1:0] \$104 ;
+  wire [1:0] \$102 ;
+  wire [1:0] \$103 ;
+  wire [2:0] \$104 ;
   wire [1:0] \$105 ;
-  wire [2:0] \$106 ;
-  wire [1:0] \$107 ;
-  wire [1:0] \$108 ;
-  wire [2:0] \$109 ;
+  wire [1:0] \$106 ;
+  wire [2:0] \$107 ;
+  wire [3:0] \$108 ;
+  wire [3:0] \$109 ;
   wire \$11 ;
-  wire [3:0] \$110 ;
-  wire [3:0] \$111 ;
+  wire \$110 ;
+  wire \$111 ;
   wire [1:0] \$112 ;
   wire [1:0] \$113 ;
   wire [2:0] \$114 ;
@@ -37169,9 +37217,9 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire \$98 ;
   wire \$99 ;
   wire [2:0] accepted__payload;
-  wire [2:0] \accepted__payload$61 ;
+  wire [2:0] \accepted__payload$7 ;
   wire accepted__valid;
-  wire \accepted__valid$63 ;
+  wire \accepted__valid$9 ;
   reg [212:0] after = 213'h000000000000000000000000000000000000000000000000000000;
   wire [203:0] \after.beat ;
   wire \after.beat.accept_store ;
@@ -37210,13 +37258,13 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire \after.verdict.update ;
   input [67:0] ar__payload;
   wire [67:0] ar__payload;
-  wire [67:0] \ar__payload$19 ;
-  wire [31:0] \ar__payload$19.addr ;
-  wire [1:0] \ar__payload$19.burst ;
-  wire [3:0] \ar__payload$19.id ;
-  wire [7:0] \ar__payload$19.len ;
-  wire [2:0] \ar__payload$19.size ;
-  wire [18:0] \ar__payload$19.user ;
+  wire [67:0] \ar__payload$29 ;
+  wire [31:0] \ar__payload$29.addr ;
+  wire [1:0] \ar__payload$29.burst ;
+  wire [3:0] \ar__payload$29.id ;
+  wire [7:0] \ar__payload$29.len ;
+  wire [2:0] \ar__payload$29.size ;
+  wire [18:0] \ar__payload$29.user ;
   wire [31:0] \ar__payload.addr ;
   wire [1:0] \ar__payload.burst ;
   wire [3:0] \ar__payload.id ;
@@ -37225,19 +37273,19 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [18:0] \ar__payload.user ;
   output ar__ready;
   wire ar__ready;
-  wire \ar__ready$21 ;
+  wire \ar__ready$31 ;
   input ar__valid;
   wire ar__valid;
-  wire \ar__valid$23 ;
+  wire \ar__valid$33 ;
   input [67:0] aw__payload;
   wire [67:0] aw__payload;
-  wire [67:0] \aw__payload$1 ;
-  wire [31:0] \aw__payload$1.addr ;
-  wire [1:0] \aw__payload$1.burst ;
-  wire [3:0] \aw__payload$1.id ;
-  wire [7:0] \aw__payload$1.len ;
-  wire [2:0] \aw__payload$1.size ;
-  wire [18:0] \aw__payload$1.user ;
+  wire [67:0] \aw__payload$11 ;
+  wire [31:0] \aw__payload$11.addr ;
+  wire [1:0] \aw__payload$11.burst ;
+  wire [3:0] \aw__payload$11.id ;
+  wire [7:0] \aw__payload$11.len ;
+  wire [2:0] \aw__payload$11.size ;
+  wire [18:0] \aw__payload$11.user ;
   wire [31:0] \aw__payload.addr ;
   wire [1:0] \aw__payload.burst ;
   wire [3:0] \aw__payload.id ;
@@ -37246,23 +37294,23 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [18:0] \aw__payload.user ;
   output aw__ready;
   wire aw__ready;
-  wire \aw__ready$3 ;
+  wire \aw__ready$13 ;
   input aw__valid;
   wire aw__valid;
-  wire \aw__valid$5 ;
+  wire \aw__valid$15 ;
   output [5:0] b__payload;
   wire [5:0] b__payload;
-  wire [5:0] \b__payload$13 ;
-  wire [3:0] \b__payload$13.id ;
-  wire [1:0] \b__payload$13.resp ;
+  wire [5:0] \b__payload$23 ;
+  wire [3:0] \b__payload$23.id ;
+  wire [1:0] \b__payload$23.resp ;
   wire [3:0] \b__payload.id ;
   wire [1:0] \b__payload.resp ;
   input b__ready;
   wire b__ready;
-  wire \b__ready$15 ;
+  wire \b__ready$25 ;
   output b__valid;
   wire b__valid;
-  wire \b__valid$17 ;
+  wire \b__valid$27 ;
   wire [128:0] beat__payload;
   wire [31:0] \beat__payload.address ;
   wire [63:0] \beat__payload.data ;
@@ -37319,19 +37367,19 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire clk;
   input [74:0] commit__payload;
   wire [74:0] commit__payload;
-  wire [74:0] \commit__payload$31 ;
-  wire [31:0] \commit__payload$31.address ;
-  wire [3:0] \commit__payload$31.bytes ;
-  wire \commit__payload$31.error ;
-  wire \commit__payload$31.last ;
-  wire [1:0] \commit__payload$31.source ;
-  wire [2:0] \commit__payload$31.tag ;
-  wire [31:0] \commit__payload$31.tile ;
-  wire [1:0] \commit__payload$31.tile.plan ;
-  wire [9:0] \commit__payload$31.tile.slot ;
-  wire \commit__payload$31.tile.tracked ;
-  wire [2:0] \commit__payload$31.tile.wf ;
-  wire [15:0] \commit__payload$31.tile.wg ;
+  wire [74:0] \commit__payload$41 ;
+  wire [31:0] \commit__payload$41.address ;
+  wire [3:0] \commit__payload$41.bytes ;
+  wire \commit__payload$41.error ;
+  wire \commit__payload$41.last ;
+  wire [1:0] \commit__payload$41.source ;
+  wire [2:0] \commit__payload$41.tag ;
+  wire [31:0] \commit__payload$41.tile ;
+  wire [1:0] \commit__payload$41.tile.plan ;
+  wire [9:0] \commit__payload$41.tile.slot ;
+  wire \commit__payload$41.tile.tracked ;
+  wire [2:0] \commit__payload$41.tile.wf ;
+  wire [15:0] \commit__payload$41.tile.wg ;
   wire [31:0] \commit__payload.address ;
   wire [3:0] \commit__payload.bytes ;
   wire \commit__payload.error ;
@@ -37346,7 +37394,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [15:0] \commit__payload.tile.wg ;
   input commit__valid;
   wire commit__valid;
-  wire \commit__valid$33 ;
+  wire \commit__valid$43 ;
   output [161:0] compute__payload;
   wire [161:0] compute__payload;
   wire [31:0] \compute__payload.address ;
@@ -37435,21 +37483,21 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire i__1__ready;
   wire i__1__valid;
   wire [136:0] i__payload;
-  wire [138:0] \i__payload$86 ;
-  wire \i__payload$86.alone ;
-  wire [134:0] \i__payload$86.beat ;
-  wire [31:0] \i__payload$86.beat.address ;
-  wire [63:0] \i__payload$86.beat.data ;
-  wire [1:0] \i__payload$86.beat.dtype ;
-  wire [3:0] \i__payload$86.beat.epoch ;
-  wire \i__payload$86.beat.last ;
-  wire [1:0] \i__payload$86.beat.op ;
-  wire [1:0] \i__payload$86.beat.plan ;
-  wire [7:0] \i__payload$86.beat.strobe ;
-  wire \i__payload$86.beat.tracked ;
-  wire [2:0] \i__payload$86.beat.wf ;
-  wire [15:0] \i__payload$86.beat.wg ;
-  wire [2:0] \i__payload$86.tag ;
+  wire [138:0] \i__payload$81 ;
+  wire \i__payload$81.alone ;
+  wire [134:0] \i__payload$81.beat ;
+  wire [31:0] \i__payload$81.beat.address ;
+  wire [63:0] \i__payload$81.beat.data ;
+  wire [1:0] \i__payload$81.beat.dtype ;
+  wire [3:0] \i__payload$81.beat.epoch ;
+  wire \i__payload$81.beat.last ;
+  wire [1:0] \i__payload$81.beat.op ;
+  wire [1:0] \i__payload$81.beat.plan ;
+  wire [7:0] \i__payload$81.beat.strobe ;
+  wire \i__payload$81.beat.tracked ;
+  wire [2:0] \i__payload$81.beat.wf ;
+  wire [15:0] \i__payload$81.beat.wg ;
+  wire [2:0] \i__payload$81.tag ;
   wire [31:0] \i__payload.address ;
   wire [77:0] \i__payload.meta ;
   wire [63:0] \i__payload.meta.data ;
@@ -37464,7 +37512,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire i__ready;
   wire \i__ready$89 ;
   wire i__valid;
-  wire \i__valid$84 ;
+  wire \i__valid$77 ;
   reg [8:0] now;
   wire [3:0] \now.cause ;
   wire \now.local ;
@@ -37472,19 +37520,27 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire \now.remote ;
   wire \now.tracked ;
   wire \now.update ;
-  wire [161:0] o__payload;
-  wire [134:0] \o__payload$49 ;
-  wire [31:0] \o__payload$49.address ;
-  wire [63:0] \o__payload$49.data ;
-  wire [1:0] \o__payload$49.dtype ;
-  wire [3:0] \o__payload$49.epoch ;
-  wire \o__payload$49.last ;
-  wire [1:0] \o__payload$49.op ;
-  wire [1:0] \o__payload$49.plan ;
-  wire [7:0] \o__payload$49.strobe ;
-  wire \o__payload$49.tracked ;
-  wire [2:0] \o__payload$49.wf ;
-  wire [15:0] \o__payload$49.wg ;
+  wire [134:0] o__payload;
+  wire [161:0] \o__payload$53 ;
+  wire [31:0] \o__payload$53.address ;
+  wire [63:0] \o__payload$53.data ;
+  wire [1:0] \o__payload$53.dtype ;
+  wire \o__payload$53.last ;
+  wire [1:0] \o__payload$53.op ;
+  wire [1:0] \o__payload$53.source ;
+  wire [7:0] \o__payload$53.strobe ;
+  wire [2:0] \o__payload$53.tag ;
+  wire [31:0] \o__payload$53.tile ;
+  wire [1:0] \o__payload$53.tile.plan ;
+  wire [9:0] \o__payload$53.tile.slot ;
+  wire \o__payload$53.tile.tracked ;
+  wire [2:0] \o__payload$53.tile.wf ;
+  wire [15:0] \o__payload$53.tile.wg ;
+  wire [15:0] \o__payload$53.touch ;
+  wire \o__payload$53.touch.enable ;
+  wire [12:0] \o__payload$53.touch.index ;
+  wire \o__payload$53.touch.parity ;
+  wire \o__payload$53.touch.writer ;
   wire [203:0] \o__payload$73 ;
   wire \o__payload$73.accept_store ;
   wire \o__payload$73.accept_update ;
@@ -37516,29 +37572,21 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [31:0] \o__payload.address ;
   wire [63:0] \o__payload.data ;
   wire [1:0] \o__payload.dtype ;
+  wire [3:0] \o__payload.epoch ;
   wire \o__payload.last ;
   wire [1:0] \o__payload.op ;
-  wire [1:0] \o__payload.source ;
+  wire [1:0] \o__payload.plan ;
   wire [7:0] \o__payload.strobe ;
-  wire [2:0] \o__payload.tag ;
-  wire [31:0] \o__payload.tile ;
-  wire [1:0] \o__payload.tile.plan ;
-  wire [9:0] \o__payload.tile.slot ;
-  wire \o__payload.tile.tracked ;
-  wire [2:0] \o__payload.tile.wf ;
-  wire [15:0] \o__payload.tile.wg ;
-  wire [15:0] \o__payload.touch ;
-  wire \o__payload.touch.enable ;
-  wire [12:0] \o__payload.touch.index ;
-  wire \o__payload.touch.parity ;
-  wire \o__payload.touch.writer ;
+  wire \o__payload.tracked ;
+  wire [2:0] \o__payload.wf ;
+  wire [15:0] \o__payload.wg ;
   input o__ready;
   wire o__ready;
-  input \o__ready$50 ;
-  wire \o__ready$50 ;
+  input \o__ready$54 ;
+  wire \o__ready$54 ;
   wire \o__ready$75 ;
   wire o__valid;
-  wire \o__valid$53 ;
+  wire \o__valid$57 ;
   wire \o__valid$96 ;
   wire [1:0] op;
   input [99:0] plans;
@@ -37586,42 +37634,42 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
   (* init = 4'h0 *)
-  output [3:0] \port$15110$0 ;
-  wire [3:0] \port$15110$0 ;
+  output [3:0] \port$15115$0 ;
+  wire [3:0] \port$15115$0 ;
   (* init = 5'h00 *)
-  output [4:0] \port$15112$0 ;
-  wire [4:0] \port$15112$0 ;
+  output [4:0] \port$15117$0 ;
+  wire [4:0] \port$15117$0 ;
   output [70:0] r__payload;
   wire [70:0] r__payload;
-  wire [70:0] \r__payload$25 ;
-  wire [63:0] \r__payload$25.data ;
-  wire [3:0] \r__payload$25.id ;
-  wire \r__payload$25.last ;
-  wire [1:0] \r__payload$25.resp ;
+  wire [70:0] \r__payload$35 ;
+  wire [63:0] \r__payload$35.data ;
+  wire [3:0] \r__payload$35.id ;
+  wire \r__payload$35.last ;
+  wire [1:0] \r__payload$35.resp ;
   wire [63:0] \r__payload.data ;
   wire [3:0] \r__payload.id ;
   wire \r__payload.last ;
   wire [1:0] \r__payload.resp ;
   input r__ready;
   wire r__ready;
-  wire \r__ready$27 ;
+  wire \r__ready$37 ;
   output r__valid;
   wire r__valid;
-  wire \r__valid$29 ;
+  wire \r__valid$39 ;
   input [67:0] read__payload;
   wire [67:0] read__payload;
-  wire [67:0] \read__payload$35 ;
-  wire [63:0] \read__payload$35.data ;
-  wire \read__payload$35.error ;
-  wire \read__payload$35.last ;
-  wire [1:0] \read__payload$35.source ;
+  wire [67:0] \read__payload$45 ;
+  wire [63:0] \read__payload$45.data ;
+  wire \read__payload$45.error ;
+  wire \read__payload$45.last ;
+  wire [1:0] \read__payload$45.source ;
   wire [63:0] \read__payload.data ;
   wire \read__payload.error ;
   wire \read__payload.last ;
   wire [1:0] \read__payload.source ;
   input read__valid;
   wire read__valid;
-  wire \read__valid$37 ;
+  wire \read__valid$47 ;
   output [134:0] remote__payload;
   wire [134:0] remote__payload;
   wire [31:0] \remote__payload.address ;
@@ -37709,18 +37757,18 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire stall;
   input [54:0] table__payload;
   wire [54:0] table__payload;
-  wire [54:0] \table__payload$39 ;
-  wire [31:0] \table__payload$39.data ;
-  wire [15:0] \table__payload$39.entry ;
-  wire [2:0] \table__payload$39.table ;
-  wire [3:0] \table__payload$39.word ;
+  wire [54:0] \table__payload$49 ;
+  wire [31:0] \table__payload$49.data ;
+  wire [15:0] \table__payload$49.entry ;
+  wire [2:0] \table__payload$49.table ;
+  wire [3:0] \table__payload$49.word ;
   wire [31:0] \table__payload.data ;
   wire [15:0] \table__payload.entry ;
   wire [2:0] \table__payload.table ;
   wire [3:0] \table__payload.word ;
   input table__valid;
   wire table__valid;
-  wire \table__valid$41 ;
+  wire \table__valid$51 ;
   wire taken;
   wire [31:0] tile;
   wire [1:0] \tile.plan ;
@@ -37731,19 +37779,19 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   reg valid = 1'h0;
   input [72:0] w__payload;
   wire [72:0] w__payload;
-  wire [72:0] \w__payload$7 ;
-  wire [63:0] \w__payload$7.data ;
-  wire \w__payload$7.last ;
-  wire [7:0] \w__payload$7.strb ;
+  wire [72:0] \w__payload$17 ;
+  wire [63:0] \w__payload$17.data ;
+  wire \w__payload$17.last ;
+  wire [7:0] \w__payload$17.strb ;
   wire [63:0] \w__payload.data ;
   wire \w__payload.last ;
   wire [7:0] \w__payload.strb ;
   output w__ready;
   wire w__ready;
-  wire \w__ready$9 ;
+  wire \w__ready$19 ;
   input w__valid;
   wire w__valid;
-  wire \w__valid$11 ;
+  wire \w__valid$21 ;
   assign \$1  = \o__payload$73 [1] & \o__payload$73 [7];
   assign \$2  = \o__payload$73 [4:3] == 1'h1;
   assign \$3  = \o__payload$73 [4:3] == 2'h3;
@@ -37766,13 +37814,13 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \$20  = \$18  | \$19 ;
   assign \$21  = \o__payload$73 [1] & \$20 ;
   assign \o__ready$75  = ~ spare_full;
+  assign \i__valid$77  = valid & after[205];
+  assign \$22  = ~ after[205];
+  assign flush = valid & \$22 ;
   assign op = after[208] ? 2'h2 : 2'h1;
   assign i__0__valid = valid & after[206];
-  assign \$22  = after[207] & after[8];
-  assign \$23  = \$22  & after[208];
-  assign \i__valid$84  = valid & after[205];
-  assign \$24  = ~ after[205];
-  assign flush = valid & \$24 ;
+  assign \$23  = after[207] & after[8];
+  assign \$24  = \$23  & after[208];
   assign \$25  = ~ after[206];
   assign \$26  = \$25  | i__0__ready;
   assign \$27  = after[205] ? \i__ready$89  : \$26 ;
@@ -37851,24 +37899,24 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \$99  = \$98  | taken;
   assign \$100  = spare_full ? spare : \before ;
   assign \$101  = spare_full | \o__valid$96 ;
-  assign \$102  = taken & after[204];
-  assign \$103  = taken & after[206];
-  assign \$104  = after[190] + after[191];
-  assign \$105  = after[192] + after[193];
-  assign \$106  = \$104  + \$105 ;
-  assign \$107  = after[194] + after[195];
-  assign \$108  = after[196] + after[197];
-  assign \$109  = \$107  + \$108 ;
-  assign \$110  = \$106  + \$109 ;
-  assign \$111  = \$103  ? \$110  : 4'h0;
-  assign \$112  = remote__payload[126] + remote__payload[127];
-  assign \$113  = remote__payload[128] + remote__payload[129];
+  assign \$102  = remote__payload[126] + remote__payload[127];
+  assign \$103  = remote__payload[128] + remote__payload[129];
+  assign \$104  = \$102  + \$103 ;
+  assign \$105  = remote__payload[130] + remote__payload[131];
+  assign \$106  = remote__payload[132] + remote__payload[133];
+  assign \$107  = \$105  + \$106 ;
+  assign \$108  = \$104  + \$107 ;
+  assign \$109  = accepted__valid ? \$108  : 4'h0;
+  assign \$110  = taken & after[204];
+  assign \$111  = taken & after[206];
+  assign \$112  = after[190] + after[191];
+  assign \$113  = after[192] + after[193];
   assign \$114  = \$112  + \$113 ;
-  assign \$115  = remote__payload[130] + remote__payload[131];
-  assign \$116  = remote__payload[132] + remote__payload[133];
+  assign \$115  = after[194] + after[195];
+  assign \$116  = after[196] + after[197];
   assign \$117  = \$115  + \$116 ;
   assign \$118  = \$114  + \$117 ;
-  assign \$119  = accepted__valid ? \$118  : 4'h0;
+  assign \$119  = \$111  ? \$118  : 4'h0;
   assign \$120  = ~ w__ready;
   assign \$121  = w__valid & \$120 ;
   always @(posedge clk)
@@ -37909,7 +37957,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
     .i__1__ready(request__ready),
     .i__1__valid(i__1__valid),
     .o__payload(compute__payload),
-    .o__ready(o__ready),
+    .o__ready(\o__ready$54 ),
     .o__valid(compute__valid),
     .rst(rst)
   );
@@ -37917,12 +37965,12 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
     .accepted__payload(accepted__payload),
     .clk(clk),
     .flush(flush),
-    .i__payload(\i__payload$86 ),
+    .i__payload(\i__payload$81 ),
     .i__ready(\i__ready$89 ),
-    .i__valid(\i__valid$84 ),
+    .i__valid(\i__valid$77 ),
     .moves(accepted__valid),
     .o__payload(remote__payload),
-    .o__ready(\o__ready$50 ),
+    .o__ready(o__ready),
     .o__valid(remote__valid),
     .rst(rst)
   );
@@ -37987,14 +38035,14 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
-    \$122  = \$111 ;
+    \$122  = \$119 ;
     if (rst) begin
       \$122  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
-    \$124 [3:0] = \$119 ;
+    \$124 [3:0] = \$109 ;
     \$124 [4] = \$121 ;
     if (rst) begin
       \$124  = 5'h00;
@@ -38044,7 +38092,7 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$46 ) begin end
-    \$130  = \$102 ;
+    \$130  = \$110 ;
     if (rst) begin
       \$130  = 1'h0;
     end
@@ -38058,88 +38106,110 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
       \$131  = 68'h00000000000000000;
     end
   end
-  assign \aw__payload$1  = aw__payload;
-  assign \aw__ready$3  = aw__ready;
-  assign \aw__valid$5  = aw__valid;
-  assign \w__payload$7  = w__payload;
-  assign \w__ready$9  = w__ready;
-  assign \w__valid$11  = w__valid;
-  assign \b__payload$13  = b__payload;
-  assign \b__ready$15  = b__ready;
-  assign \b__valid$17  = b__valid;
-  assign \ar__payload$19  = ar__payload;
-  assign \ar__ready$21  = ar__ready;
-  assign \ar__valid$23  = ar__valid;
-  assign \r__payload$25  = r__payload;
-  assign \r__ready$27  = r__ready;
-  assign \r__valid$29  = r__valid;
-  assign \commit__payload$31  = commit__payload;
-  assign \commit__valid$33  = commit__valid;
-  assign \read__payload$35  = read__payload;
-  assign \read__valid$37  = read__valid;
-  assign \table__payload$39  = table__payload;
-  assign \table__valid$41  = table__valid;
-  assign o__payload = compute__payload;
-  assign compute__ready = o__ready;
-  assign o__valid = compute__valid;
-  assign \o__payload$49  = remote__payload;
-  assign remote__ready = \o__ready$50 ;
-  assign \o__valid$53  = remote__valid;
+  assign o__payload = remote__payload;
+  assign remote__ready = o__ready;
+  assign o__valid = remote__valid;
+  assign \accepted__payload$7  = accepted__payload;
+  assign \accepted__valid$9  = accepted__valid;
+  assign \aw__payload$11  = aw__payload;
+  assign \aw__ready$13  = aw__ready;
+  assign \aw__valid$15  = aw__valid;
+  assign \w__payload$17  = w__payload;
+  assign \w__ready$19  = w__ready;
+  assign \w__valid$21  = w__valid;
+  assign \b__payload$23  = b__payload;
+  assign \b__ready$25  = b__ready;
+  assign \b__valid$27  = b__valid;
+  assign \ar__payload$29  = ar__payload;
+  assign \ar__ready$31  = ar__ready;
+  assign \ar__valid$33  = ar__valid;
+  assign \r__payload$35  = r__payload;
+  assign \r__ready$37  = r__ready;
+  assign \r__valid$39  = r__valid;
+  assign \commit__payload$41  = commit__payload;
+  assign \commit__valid$43  = commit__valid;
+  assign \read__payload$45  = read__payload;
+  assign \read__valid$47  = read__valid;
+  assign \table__payload$49  = table__payload;
+  assign \table__valid$51  = table__valid;
+  assign \o__payload$53  = compute__payload;
+  assign compute__ready = \o__ready$54 ;
+  assign \o__valid$57  = compute__valid;
   assign request__payload = i__1__payload;
   assign i__1__ready = request__ready;
   assign request__valid = i__1__valid;
-  assign \accepted__payload$61  = accepted__payload;
-  assign \accepted__valid$63  = accepted__valid;
   assign \plans$65  = plans;
   assign beat__valid = i__valid;
   assign i__ready = beat__ready;
   assign policy = 2'h0;
   assign routed__valid = taken;
   assign events = { stall, \$125 , bytes, \$123  };
-  assign \port$15110$0  = \$123 ;
-  assign \port$15112$0  = \$125 ;
+  assign \port$15115$0  = \$123 ;
+  assign \port$15117$0  = \$125 ;
+  assign \remote__payload.op  = remote__payload[1:0];
+  assign \remote__payload.dtype  = remote__payload[3:2];
+  assign \remote__payload.tracked  = remote__payload[4];
+  assign \remote__payload.plan  = remote__payload[6:5];
+  assign \remote__payload.epoch  = remote__payload[10:7];
+  assign \remote__payload.wg  = remote__payload[26:11];
+  assign \remote__payload.wf  = remote__payload[29:27];
+  assign \remote__payload.address  = remote__payload[61:30];
+  assign \remote__payload.data  = remote__payload[125:62];
+  assign \remote__payload.strobe  = remote__payload[133:126];
+  assign \remote__payload.last  = remote__payload[134];
+  assign \o__payload.op  = remote__payload[1:0];
+  assign \o__payload.dtype  = remote__payload[3:2];
+  assign \o__payload.tracked  = remote__payload[4];
+  assign \o__payload.plan  = remote__payload[6:5];
+  assign \o__payload.epoch  = remote__payload[10:7];
+  assign \o__payload.wg  = remote__payload[26:11];
+  assign \o__payload.wf  = remote__payload[29:27];
+  assign \o__payload.address  = remote__payload[61:30];
+  assign \o__payload.data  = remote__payload[125:62];
+  assign \o__payload.strobe  = remote__payload[133:126];
+  assign \o__payload.last  = remote__payload[134];
   assign \aw__payload.id  = aw__payload[3:0];
   assign \aw__payload.addr  = aw__payload[35:4];
   assign \aw__payload.len  = aw__payload[43:36];
   assign \aw__payload.size  = aw__payload[46:44];
   assign \aw__payload.burst  = aw__payload[48:47];
   assign \aw__payload.user  = aw__payload[67:49];
-  assign \aw__payload$1.id  = aw__payload[3:0];
-  assign \aw__payload$1.addr  = aw__payload[35:4];
-  assign \aw__payload$1.len  = aw__payload[43:36];
-  assign \aw__payload$1.size  = aw__payload[46:44];
-  assign \aw__payload$1.burst  = aw__payload[48:47];
-  assign \aw__payload$1.user  = aw__payload[67:49];
+  assign \aw__payload$11.id  = aw__payload[3:0];
+  assign \aw__payload$11.addr  = aw__payload[35:4];
+  assign \aw__payload$11.len  = aw__payload[43:36];
+  assign \aw__payload$11.size  = aw__payload[46:44];
+  assign \aw__payload$11.burst  = aw__payload[48:47];
+  assign \aw__payload$11.user  = aw__payload[67:49];
   assign \w__payload.data  = w__payload[63:0];
   assign \w__payload.strb  = w__payload[71:64];
   assign \w__payload.last  = w__payload[72];
-  assign \w__payload$7.data  = w__payload[63:0];
-  assign \w__payload$7.strb  = w__payload[71:64];
-  assign \w__payload$7.last  = w__payload[72];
+  assign \w__payload$17.data  = w__payload[63:0];
+  assign \w__payload$17.strb  = w__payload[71:64];
+  assign \w__payload$17.last  = w__payload[72];
   assign \b__payload.id  = b__payload[3:0];
   assign \b__payload.resp  = b__payload[5:4];
-  assign \b__payload$13.id  = b__payload[3:0];
-  assign \b__payload$13.resp  = b__payload[5:4];
+  assign \b__payload$23.id  = b__payload[3:0];
+  assign \b__payload$23.resp  = b__payload[5:4];
   assign \ar__payload.id  = ar__payload[3:0];
   assign \ar__payload.addr  = ar__payload[35:4];
   assign \ar__payload.len  = ar__payload[43:36];
   assign \ar__payload.size  = ar__payload[46:44];
   assign \ar__payload.burst  = ar__payload[48:47];
   assign \ar__payload.user  = ar__payload[67:49];
-  assign \ar__payload$19.id  = ar__payload[3:0];
-  assign \ar__payload$19.addr  = ar__payload[35:4];
-  assign \ar__payload$19.len  = ar__payload[43:36];
-  assign \ar__payload$19.size  = ar__payload[46:44];
-  assign \ar__payload$19.burst  = ar__payload[48:47];
-  assign \ar__payload$19.user  = ar__payload[67:49];
+  assign \ar__payload$29.id  = ar__payload[3:0];
+  assign \ar__payload$29.addr  = ar__payload[35:4];
+  assign \ar__payload$29.len  = ar__payload[43:36];
+  assign \ar__payload$29.size  = ar__payload[46:44];
+  assign \ar__payload$29.burst  = ar__payload[48:47];
+  assign \ar__payload$29.user  = ar__payload[67:49];
   assign \r__payload.id  = r__payload[3:0];
   assign \r__payload.data  = r__payload[67:4];
   assign \r__payload.resp  = r__payload[69:68];
   assign \r__payload.last  = r__payload[70];
-  assign \r__payload$25.id  = r__payload[3:0];
-  assign \r__payload$25.data  = r__payload[67:4];
-  assign \r__payload$25.resp  = r__payload[69:68];
-  assign \r__payload$25.last  = r__payload[70];
+  assign \r__payload$35.id  = r__payload[3:0];
+  assign \r__payload$35.data  = r__payload[67:4];
+  assign \r__payload$35.resp  = r__payload[69:68];
+  assign \r__payload$35.last  = r__payload[70];
   assign \commit__payload.source  = commit__payload[1:0];
   assign \commit__payload.tag  = commit__payload[4:2];
   assign \commit__payload.last  = commit__payload[5];
@@ -38152,34 +38222,34 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \commit__payload.tile.slot  = commit__payload[55:46];
   assign \commit__payload.tile.wg  = commit__payload[71:56];
   assign \commit__payload.tile.wf  = commit__payload[74:72];
-  assign \commit__payload$31.source  = commit__payload[1:0];
-  assign \commit__payload$31.tag  = commit__payload[4:2];
-  assign \commit__payload$31.last  = commit__payload[5];
-  assign \commit__payload$31.error  = commit__payload[6];
-  assign \commit__payload$31.bytes  = commit__payload[10:7];
-  assign \commit__payload$31.address  = commit__payload[42:11];
-  assign \commit__payload$31.tile  = commit__payload[74:43];
-  assign \commit__payload$31.tile.tracked  = commit__payload[43];
-  assign \commit__payload$31.tile.plan  = commit__payload[45:44];
-  assign \commit__payload$31.tile.slot  = commit__payload[55:46];
-  assign \commit__payload$31.tile.wg  = commit__payload[71:56];
-  assign \commit__payload$31.tile.wf  = commit__payload[74:72];
+  assign \commit__payload$41.source  = commit__payload[1:0];
+  assign \commit__payload$41.tag  = commit__payload[4:2];
+  assign \commit__payload$41.last  = commit__payload[5];
+  assign \commit__payload$41.error  = commit__payload[6];
+  assign \commit__payload$41.bytes  = commit__payload[10:7];
+  assign \commit__payload$41.address  = commit__payload[42:11];
+  assign \commit__payload$41.tile  = commit__payload[74:43];
+  assign \commit__payload$41.tile.tracked  = commit__payload[43];
+  assign \commit__payload$41.tile.plan  = commit__payload[45:44];
+  assign \commit__payload$41.tile.slot  = commit__payload[55:46];
+  assign \commit__payload$41.tile.wg  = commit__payload[71:56];
+  assign \commit__payload$41.tile.wf  = commit__payload[74:72];
   assign \read__payload.source  = read__payload[1:0];
   assign \read__payload.last  = read__payload[2];
   assign \read__payload.error  = read__payload[3];
   assign \read__payload.data  = read__payload[67:4];
-  assign \read__payload$35.source  = read__payload[1:0];
-  assign \read__payload$35.last  = read__payload[2];
-  assign \read__payload$35.error  = read__payload[3];
-  assign \read__payload$35.data  = read__payload[67:4];
+  assign \read__payload$45.source  = read__payload[1:0];
+  assign \read__payload$45.last  = read__payload[2];
+  assign \read__payload$45.error  = read__payload[3];
+  assign \read__payload$45.data  = read__payload[67:4];
   assign \table__payload.table  = table__payload[2:0];
   assign \table__payload.entry  = table__payload[18:3];
   assign \table__payload.word  = table__payload[22:19];
   assign \table__payload.data  = table__payload[54:23];
-  assign \table__payload$39.table  = table__payload[2:0];
-  assign \table__payload$39.entry  = table__payload[18:3];
-  assign \table__payload$39.word  = table__payload[22:19];
-  assign \table__payload$39.data  = table__payload[54:23];
+  assign \table__payload$49.table  = table__payload[2:0];
+  assign \table__payload$49.entry  = table__payload[18:3];
+  assign \table__payload$49.word  = table__payload[22:19];
+  assign \table__payload$49.data  = table__payload[54:23];
   assign \compute__payload.op  = compute__payload[1:0];
   assign \compute__payload.dtype  = compute__payload[3:2];
   assign \compute__payload.source  = compute__payload[5:4];
@@ -38199,47 +38269,25 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \compute__payload.tile.slot  = compute__payload[142:133];
   assign \compute__payload.tile.wg  = compute__payload[158:143];
   assign \compute__payload.tile.wf  = compute__payload[161:159];
-  assign \o__payload.op  = compute__payload[1:0];
-  assign \o__payload.dtype  = compute__payload[3:2];
-  assign \o__payload.source  = compute__payload[5:4];
-  assign \o__payload.tag  = compute__payload[8:6];
-  assign \o__payload.last  = compute__payload[9];
-  assign \o__payload.address  = compute__payload[41:10];
-  assign \o__payload.data  = compute__payload[105:42];
-  assign \o__payload.strobe  = compute__payload[113:106];
-  assign \o__payload.touch  = compute__payload[129:114];
-  assign \o__payload.touch.enable  = compute__payload[114];
-  assign \o__payload.touch.parity  = compute__payload[115];
-  assign \o__payload.touch.writer  = compute__payload[116];
-  assign \o__payload.touch.index  = compute__payload[129:117];
-  assign \o__payload.tile  = compute__payload[161:130];
-  assign \o__payload.tile.tracked  = compute__payload[130];
-  assign \o__payload.tile.plan  = compute__payload[132:131];
-  assign \o__payload.tile.slot  = compute__payload[142:133];
-  assign \o__payload.tile.wg  = compute__payload[158:143];
-  assign \o__payload.tile.wf  = compute__payload[161:159];
-  assign \remote__payload.op  = remote__payload[1:0];
-  assign \remote__payload.dtype  = remote__payload[3:2];
-  assign \remote__payload.tracked  = remote__payload[4];
-  assign \remote__payload.plan  = remote__payload[6:5];
-  assign \remote__payload.epoch  = remote__payload[10:7];
-  assign \remote__payload.wg  = remote__payload[26:11];
-  assign \remote__payload.wf  = remote__payload[29:27];
-  assign \remote__payload.address  = remote__payload[61:30];
-  assign \remote__payload.data  = remote__payload[125:62];
-  assign \remote__payload.strobe  = remote__payload[133:126];
-  assign \remote__payload.last  = remote__payload[134];
-  assign \o__payload$49.op  = remote__payload[1:0];
-  assign \o__payload$49.dtype  = remote__payload[3:2];
-  assign \o__payload$49.tracked  = remote__payload[4];
-  assign \o__payload$49.plan  = remote__payload[6:5];
-  assign \o__payload$49.epoch  = remote__payload[10:7];
-  assign \o__payload$49.wg  = remote__payload[26:11];
-  assign \o__payload$49.wf  = remote__payload[29:27];
-  assign \o__payload$49.address  = remote__payload[61:30];
-  assign \o__payload$49.data  = remote__payload[125:62];
-  assign \o__payload$49.strobe  = remote__payload[133:126];
-  assign \o__payload$49.last  = remote__payload[134];
+  assign \o__payload$53.op  = compute__payload[1:0];
+  assign \o__payload$53.dtype  = compute__payload[3:2];
+  assign \o__payload$53.source  = compute__payload[5:4];
+  assign \o__payload$53.tag  = compute__payload[8:6];
+  assign \o__payload$53.last  = compute__payload[9];
+  assign \o__payload$53.address  = compute__payload[41:10];
+  assign \o__payload$53.data  = compute__payload[105:42];
+  assign \o__payload$53.strobe  = compute__payload[113:106];
+  assign \o__payload$53.touch  = compute__payload[129:114];
+  assign \o__payload$53.touch.enable  = compute__payload[114];
+  assign \o__payload$53.touch.parity  = compute__payload[115];
+  assign \o__payload$53.touch.writer  = compute__payload[116];
+  assign \o__payload$53.touch.index  = compute__payload[129:117];
+  assign \o__payload$53.tile  = compute__payload[161:130];
+  assign \o__payload$53.tile.tracked  = compute__payload[130];
+  assign \o__payload$53.tile.plan  = compute__payload[132:131];
+  assign \o__payload$53.tile.slot  = compute__payload[142:133];
+  assign \o__payload$53.tile.wg  = compute__payload[158:143];
+  assign \o__payload$53.tile.wf  = compute__payload[161:159];
   assign \i__1__payload.op  = i__1__payload[1:0];
   assign \i__1__payload.dtype  = i__1__payload[3:2];
   assign \i__1__payload.source  = i__1__payload[5:4];
@@ -38406,11 +38454,6 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \before.verdict.tracked  = \before [207];
   assign \before.verdict.update  = \before [208];
   assign \before.verdict.cause  = \before [212:209];
-  assign \tile.tracked  = tile[0];
-  assign \tile.plan  = tile[2:1];
-  assign \tile.slot  = tile[12:3];
-  assign \tile.wg  = tile[28:13];
-  assign \tile.wf  = tile[31:29];
   assign \after.beat  = after[203:0];
   assign \after.beat.any  = after[0];
   assign \after.beat.match  = after[1];
@@ -38446,6 +38489,25 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \after.verdict.tracked  = after[207];
   assign \after.verdict.update  = after[208];
   assign \after.verdict.cause  = after[212:209];
+  assign \i__payload$81.beat  = \i__payload$81 [134:0];
+  assign \i__payload$81.beat.op  = \i__payload$81 [1:0];
+  assign \i__payload$81.beat.dtype  = \i__payload$81 [3:2];
+  assign \i__payload$81.beat.tracked  = \i__payload$81 [4];
+  assign \i__payload$81.beat.plan  = \i__payload$81 [6:5];
+  assign \i__payload$81.beat.epoch  = \i__payload$81 [10:7];
+  assign \i__payload$81.beat.wg  = \i__payload$81 [26:11];
+  assign \i__payload$81.beat.wf  = \i__payload$81 [29:27];
+  assign \i__payload$81.beat.address  = \i__payload$81 [61:30];
+  assign \i__payload$81.beat.data  = \i__payload$81 [125:62];
+  assign \i__payload$81.beat.strobe  = \i__payload$81 [133:126];
+  assign \i__payload$81.beat.last  = \i__payload$81 [134];
+  assign \i__payload$81.alone  = \i__payload$81 [135];
+  assign \i__payload$81.tag  = \i__payload$81 [138:136];
+  assign \tile.tracked  = tile[0];
+  assign \tile.plan  = tile[2:1];
+  assign \tile.slot  = tile[12:3];
+  assign \tile.wg  = tile[28:13];
+  assign \tile.wf  = tile[31:29];
   assign \i__0__payload.op  = i__0__payload[1:0];
   assign \i__0__payload.dtype  = i__0__payload[3:2];
   assign \i__0__payload.source  = i__0__payload[5:4];
@@ -38465,20 +38527,6 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign \i__0__payload.tile.slot  = i__0__payload[142:133];
   assign \i__0__payload.tile.wg  = i__0__payload[158:143];
   assign \i__0__payload.tile.wf  = i__0__payload[161:159];
-  assign \i__payload$86.beat  = \i__payload$86 [134:0];
-  assign \i__payload$86.beat.op  = \i__payload$86 [1:0];
-  assign \i__payload$86.beat.dtype  = \i__payload$86 [3:2];
-  assign \i__payload$86.beat.tracked  = \i__payload$86 [4];
-  assign \i__payload$86.beat.plan  = \i__payload$86 [6:5];
-  assign \i__payload$86.beat.epoch  = \i__payload$86 [10:7];
-  assign \i__payload$86.beat.wg  = \i__payload$86 [26:11];
-  assign \i__payload$86.beat.wf  = \i__payload$86 [29:27];
-  assign \i__payload$86.beat.address  = \i__payload$86 [61:30];
-  assign \i__payload$86.beat.data  = \i__payload$86 [125:62];
-  assign \i__payload$86.beat.strobe  = \i__payload$86 [133:126];
-  assign \i__payload$86.beat.last  = \i__payload$86 [134];
-  assign \i__payload$86.alone  = \i__payload$86 [135];
-  assign \i__payload$86.tag  = \i__payload$86 [138:136];
   assign \routed__payload.tag  = routed__payload[2:0];
   assign \routed__payload.last  = routed__payload[3];
   assign \routed__payload.pending  = routed__payload[4];
@@ -38539,24 +38587,11 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign routed__payload[4] = \$28 ;
   assign routed__payload[3] = after[201];
   assign routed__payload[2:0] = after[200:198];
-  assign \i__payload$86 [138:136] = after[200:198];
-  assign \i__payload$86 [135] = after[202];
-  assign \i__payload$86 [134] = after[201];
-  assign \i__payload$86 [133:126] = after[197:190];
-  assign \i__payload$86 [125:62] = after[189:126];
-  assign \i__payload$86 [61:30] = after[125:94];
-  assign \i__payload$86 [29:27] = after[46:44];
-  assign \i__payload$86 [26:11] = after[43:28];
-  assign \i__payload$86 [10:7] = after[17:14];
-  assign \i__payload$86 [6:5] = after[12:11];
-  assign \i__payload$86 [3:2] = after[6:5];
-  assign \i__payload$86 [4] = after[207];
-  assign \i__payload$86 [1:0] = op;
   assign i__0__payload[161:130] = tile;
   assign i__0__payload[129:117] = after[61:49];
   assign i__0__payload[116] = 1'h0;
   assign i__0__payload[115] = after[14];
-  assign i__0__payload[114] = \$23 ;
+  assign i__0__payload[114] = \$24 ;
   assign i__0__payload[113:106] = after[197:190];
   assign i__0__payload[105:42] = after[189:126];
   assign i__0__payload[41:10] = after[93:62];
@@ -38570,6 +38605,19 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign tile[12:3] = after[27:18];
   assign tile[2:1] = after[12:11];
   assign tile[0] = after[207];
+  assign \i__payload$81 [138:136] = after[200:198];
+  assign \i__payload$81 [135] = after[202];
+  assign \i__payload$81 [134] = after[201];
+  assign \i__payload$81 [133:126] = after[197:190];
+  assign \i__payload$81 [125:62] = after[189:126];
+  assign \i__payload$81 [61:30] = after[125:94];
+  assign \i__payload$81 [29:27] = after[46:44];
+  assign \i__payload$81 [26:11] = after[43:28];
+  assign \i__payload$81 [10:7] = after[17:14];
+  assign \i__payload$81 [6:5] = after[12:11];
+  assign \i__payload$81 [3:2] = after[6:5];
+  assign \i__payload$81 [4] = after[207];
+  assign \i__payload$81 [1:0] = op;
   assign \before [212:204] = now;
   assign \before [203:0] = \o__payload$73 ;
   reg \t3_start$0 ;
@@ -41982,7 +42030,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   wire [5:0] \read__data$248 ;
   wire [31:0] \read__data$250 ;
   wire [9:0] \read__data$263 ;
-  wire [16:0] \read__data$281 ;
+  wire [15:0] \read__data$281 ;
   wire [12:0] \read__data$285 ;
   wire [28:0] \read__data$286 ;
   wire read__en;
@@ -42217,7 +42265,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   wire [5:0] \write__data$318 ;
   wire [31:0] \write__data$323 ;
   wire [9:0] \write__data$328 ;
-  wire [16:0] \write__data$333 ;
+  wire [15:0] \write__data$333 ;
   wire [28:0] \write__data$338 ;
   wire [12:0] \write__data$343 ;
   wire write__en;
@@ -42249,16 +42297,16 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
     end
   end
   assign \read__data$250  = _0_;
-  reg [16:0] control_0 [15:0];
+  reg [15:0] control_0 [15:0];
 `ifndef SYNTHESIS
   integer control_0_word;
   initial for (control_0_word = 0; control_0_word <= 15; control_0_word = control_0_word + 1) control_0 [control_0_word] = 0;
 `endif
   always @(posedge clk) begin
     if (\write__en$331 )
-      control_0[_written[6:3]] <= _written[39:23];
+      control_0[_written[6:3]] <= _written[39:24];
   end
-  reg [16:0] _1_;
+  reg [15:0] _1_;
 `ifndef SYNTHESIS
   initial _1_ = 0;
 `endif
@@ -45221,10 +45269,10 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   assign \$2868  = ~ \$2867 ;
   assign \$2869  = \register$255  | \register$258 ;
   assign \$2870  = \$2868  & \$2869 ;
-  assign \$6007  = \read__data$281 [15:14] * 5'h19;
+  assign \$6007  = \read__data$281 [14:13] * 5'h19;
   assign \$2871  = plans >> \$6007 ;
   assign \$2872  = \$2871 [0] & exists;
-  assign \$6011  = \read__data$281 [15:14] * 5'h19;
+  assign \$6011  = \read__data$281 [14:13] * 5'h19;
   assign \$2873  = plans >> \$6011 ;
   assign \$2874  = \register$259  ? \register$260  : came_with[44:29];
   assign \$2875  = \register$259  ? 3'h0 : came_with[47:45];
@@ -45232,11 +45280,11 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   assign \$2877  = \register$264  & \$2876 ;
   assign \$2878  = \$2877  & \register$261 ;
   assign \$2879  = \$2878  & exists;
-  assign \$6020  = \read__data$281 [15:14] * 5'h19;
+  assign \$6020  = \read__data$281 [14:13] * 5'h19;
   assign \$2880  = plans >> \$6020 ;
   assign \$2881  = \register$262 [9:0] >= \$2880 [14:5];
   assign \$2882  = \$2879  & \$2881 ;
-  assign \$6025  = \read__data$281 [15:14] * 5'h19;
+  assign \$6025  = \read__data$281 [14:13] * 5'h19;
   assign \$2883  = plans >> \$6025 ;
   assign \$2884  = \register$262 [9:0] <= \$2883 [24:15];
   assign \$2885  = \$2882  & \$2884 ;
@@ -45306,7 +45354,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   assign \write__en$336  = _ours & \$2904 ;
   assign \$2905  = _written[22:19] == 4'h9;
   assign \write__en$341  = _ours & \$2905 ;
-  assign exists = \read__data$281 [16:14] < 3'h4;
+  assign exists = \read__data$281 [15:13] < 3'h4;
   always @(posedge clk)
     _written <= \$2906 ;
   always @(posedge clk)
@@ -48110,13 +48158,13 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
       \$3136 [0] = \register$269 ;
       \$3136 [1] = \register$274 ;
       \$3136 [2] = \register$279 ;
-      \$3136 [4:3] = \read__data$281 [2:1];
-      \$3136 [6:5] = \read__data$281 [5:4];
-      \$3136 [7] = \read__data$281 [6];
-      \$3136 [8] = \read__data$281 [7];
-      \$3136 [9] = \read__data$281 [8];
-      \$3136 [10] = \read__data$281 [9];
-      \$3136 [12:11] = \read__data$281 [15:14];
+      \$3136 [4:3] = \read__data$281 [1:0];
+      \$3136 [6:5] = \read__data$281 [4:3];
+      \$3136 [7] = \read__data$281 [5];
+      \$3136 [8] = \read__data$281 [6];
+      \$3136 [9] = \read__data$281 [7];
+      \$3136 [10] = \read__data$281 [8];
+      \$3136 [12:11] = \read__data$281 [14:13];
       \$3136 [13] = \$2872 ;
       \$3136 [17:14] = \$2873 [4:1];
       \$3136 [27:18] = \register$262 [9:0];
@@ -48284,7 +48332,7 @@ module \t3_node_small.producer.address_map (rst, table__valid, o__ready, i__vali
   assign \read__en$329  = move;
   assign \read__addr$330  = \register$234 ;
   assign \write__addr$332  = _written[6:3];
-  assign \write__data$333  = _written[39:23];
+  assign \write__data$333  = _written[39:24];
   assign \read__en$334  = move;
   assign \read__addr$335  = \register$235 ;
   assign \write__addr$337  = _written[6:3];
@@ -50708,10 +50756,10 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   initial \$auto$verilog_backend.cc:2355:dump_module$56 <= 1'b0;
   wire \$1 ;
   wire \$10 ;
-  wire [1:0] \$100 ;
-  wire [2:0] \$101 ;
-  wire [10:0] \$102 ;
-  wire \$103 ;
+  wire \$100 ;
+  wire [1:0] \$101 ;
+  wire [2:0] \$102 ;
+  wire [10:0] \$103 ;
   wire \$104 ;
   wire \$105 ;
   wire \$106 ;
@@ -50736,10 +50784,10 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$123 ;
   wire \$124 ;
   wire \$125 ;
-  wire [1:0] \$126 ;
-  wire [2:0] \$127 ;
-  wire [10:0] \$128 ;
-  wire \$129 ;
+  wire \$126 ;
+  wire [1:0] \$127 ;
+  wire [2:0] \$128 ;
+  wire [10:0] \$129 ;
   wire \$13 ;
   wire \$130 ;
   wire \$131 ;
@@ -50765,15 +50813,15 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$15 ;
   wire \$150 ;
   wire \$151 ;
-  wire [1:0] \$152 ;
-  wire [2:0] \$153 ;
-  wire [10:0] \$154 ;
-  wire \$155 ;
+  wire \$152 ;
+  wire [1:0] \$153 ;
+  wire [2:0] \$154 ;
+  wire [10:0] \$155 ;
   wire \$156 ;
   wire \$157 ;
   wire \$158 ;
   wire \$159 ;
-  wire [31:0] \$16 ;
+  wire \$16 ;
   wire \$160 ;
   wire \$161 ;
   wire \$162 ;
@@ -50784,7 +50832,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$167 ;
   wire \$168 ;
   wire \$169 ;
-  wire [32:0] \$17 ;
+  wire [31:0] \$17 ;
   wire \$170 ;
   wire \$171 ;
   wire \$172 ;
@@ -50793,11 +50841,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$175 ;
   wire \$176 ;
   wire \$177 ;
-  wire [1:0] \$178 ;
-  wire [2:0] \$179 ;
-  wire [14:0] \$18 ;
-  wire [10:0] \$180 ;
-  wire \$181 ;
+  wire \$178 ;
+  wire [1:0] \$179 ;
+  wire [32:0] \$18 ;
+  wire [2:0] \$180 ;
+  wire [10:0] \$181 ;
   wire \$182 ;
   wire \$183 ;
   wire \$184 ;
@@ -50806,7 +50854,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$187 ;
   wire \$188 ;
   wire \$189 ;
-  reg \$19 ;
+  wire [14:0] \$19 ;
   wire \$190 ;
   wire \$191 ;
   wire \$192 ;
@@ -50818,15 +50866,15 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$198 ;
   wire \$199 ;
   wire \$2 ;
-  wire \$20 ;
+  reg \$20 ;
   wire \$200 ;
   wire \$201 ;
   wire \$202 ;
   wire \$203 ;
-  wire [1:0] \$204 ;
-  wire [2:0] \$205 ;
-  wire [10:0] \$206 ;
-  wire \$207 ;
+  wire \$204 ;
+  wire [1:0] \$205 ;
+  wire [2:0] \$206 ;
+  wire [10:0] \$207 ;
   wire \$208 ;
   wire \$209 ;
   wire \$21 ;
@@ -50840,7 +50888,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$217 ;
   wire \$218 ;
   wire \$219 ;
-  wire [3:0] \$22 ;
+  wire \$22 ;
   wire \$220 ;
   wire \$221 ;
   wire \$222 ;
@@ -50851,18 +50899,18 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$227 ;
   wire \$228 ;
   wire \$229 ;
-  wire [3:0] \$23 ;
-  wire [1:0] \$230 ;
-  wire [2:0] \$231 ;
-  wire [10:0] \$232 ;
-  wire \$233 ;
+  wire [4:0] \$23 ;
+  wire \$230 ;
+  wire [1:0] \$231 ;
+  wire [2:0] \$232 ;
+  wire [10:0] \$233 ;
   wire \$234 ;
   wire \$235 ;
   wire \$236 ;
   wire \$237 ;
   wire \$238 ;
   wire \$239 ;
-  wire [4:0] \$24 ;
+  wire [5:0] \$24 ;
   wire \$240 ;
   wire \$241 ;
   wire \$242 ;
@@ -50873,79 +50921,80 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$247 ;
   wire \$248 ;
   wire \$249 ;
-  wire [5:0] \$25 ;
+  wire [3:0] \$25 ;
   wire \$250 ;
-  reg [3:0] \$251 ;
-  reg \$252 ;
-  wire [1:0] \$253 ;
-  reg [2:0] \$254 ;
-  reg [2:0] \$255 ;
-  reg [3:0] \$256 ;
-  reg [31:0] \$257 ;
-  reg \$258 ;
-  reg [7:0] \$259 ;
-  wire \$26 ;
-  reg \$260 ;
+  wire \$251 ;
+  reg [3:0] \$252 ;
+  reg \$253 ;
+  wire [1:0] \$254 ;
+  reg [3:0] \$255 ;
+  reg [2:0] \$256 ;
+  reg [2:0] \$257 ;
+  reg [31:0] \$258 ;
+  reg \$259 ;
+  wire [3:0] \$26 ;
+  reg [7:0] \$260 ;
   reg \$261 ;
-  reg [2:0] \$262 ;
-  reg \$263 ;
+  reg \$262 ;
+  reg [2:0] \$263 ;
   reg \$264 ;
-  reg [5:0] \$265 ;
-  reg \$266 ;
-  reg [2:0] \$267 ;
-  reg [8:0] \$268 ;
-  reg \$269 ;
+  reg \$265 ;
+  reg [5:0] \$266 ;
+  reg \$267 ;
+  reg [2:0] \$268 ;
+  reg [8:0] \$269 ;
   wire \$27 ;
   reg \$270 ;
   reg \$271 ;
-  reg [3:0] \$272 ;
-  reg [8:0] \$273 ;
-  reg \$274 ;
+  reg \$272 ;
+  reg [3:0] \$273 ;
+  reg [8:0] \$274 ;
   reg \$275 ;
   reg \$276 ;
-  reg [3:0] \$277 ;
-  reg [8:0] \$278 ;
-  reg \$279 ;
-  wire [31:0] \$28 ;
+  reg \$277 ;
+  reg [3:0] \$278 ;
+  reg [8:0] \$279 ;
+  wire \$28 ;
   reg \$280 ;
   reg \$281 ;
-  reg [3:0] \$282 ;
-  reg [8:0] \$283 ;
-  reg \$284 ;
+  reg \$282 ;
+  reg [3:0] \$283 ;
+  reg [8:0] \$284 ;
   reg \$285 ;
   reg \$286 ;
-  reg [3:0] \$287 ;
-  reg [8:0] \$288 ;
-  reg \$289 ;
+  reg \$287 ;
+  reg [3:0] \$288 ;
+  reg [8:0] \$289 ;
   wire [31:0] \$29 ;
   reg \$290 ;
   reg \$291 ;
-  reg [3:0] \$292 ;
-  reg [8:0] \$293 ;
-  reg \$294 ;
+  reg \$292 ;
+  reg [3:0] \$293 ;
+  reg [8:0] \$294 ;
   reg \$295 ;
   reg \$296 ;
-  reg [3:0] \$297 ;
-  reg [8:0] \$298 ;
-  reg \$299 ;
+  reg \$297 ;
+  reg [3:0] \$298 ;
+  reg [8:0] \$299 ;
   wire \$3 ;
   wire [31:0] \$30 ;
   reg \$300 ;
   reg \$301 ;
-  reg [3:0] \$302 ;
-  reg [8:0] \$303 ;
-  reg \$304 ;
+  reg \$302 ;
+  reg [3:0] \$303 ;
+  reg [8:0] \$304 ;
   reg \$305 ;
   reg \$306 ;
-  reg [3:0] \$307 ;
-  reg \$308 ;
-  reg [5:0] \$309 ;
+  reg \$307 ;
+  reg [3:0] \$308 ;
+  reg \$309 ;
   wire [31:0] \$31 ;
+  reg [5:0] \$310 ;
   wire [31:0] \$32 ;
   wire [31:0] \$33 ;
-  wire [7:0] \$34 ;
-  wire [8:0] \$35 ;
-  wire \$36 ;
+  wire [31:0] \$34 ;
+  wire [7:0] \$35 ;
+  wire [8:0] \$36 ;
   wire \$37 ;
   wire \$38 ;
   wire \$39 ;
@@ -50958,11 +51007,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$45 ;
   wire \$46 ;
   wire \$47 ;
-  wire [1:0] \$48 ;
-  wire [2:0] \$49 ;
+  wire \$48 ;
+  wire [1:0] \$49 ;
   wire \$5 ;
-  wire [10:0] \$50 ;
-  wire \$51 ;
+  wire [2:0] \$50 ;
+  wire [10:0] \$51 ;
   wire \$52 ;
   wire \$53 ;
   wire \$54 ;
@@ -50987,10 +51036,10 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   wire \$71 ;
   wire \$72 ;
   wire \$73 ;
-  wire [1:0] \$74 ;
-  wire [2:0] \$75 ;
-  wire [10:0] \$76 ;
-  wire \$77 ;
+  wire \$74 ;
+  wire [1:0] \$75 ;
+  wire [2:0] \$76 ;
+  wire [10:0] \$77 ;
   wire \$78 ;
   wire \$79 ;
   wire \$8 ;
@@ -51178,377 +51227,377 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   input w__valid;
   wire w__valid;
   wire [6:0] \within ;
-  assign aw__ready = under_way != 4'h8;
+  assign \$1  = under_way != 4'h8;
   assign begun = aw__valid & aw__ready;
   assign address = is_first ? o__payload[35:4] : later;
-  assign \$1  = ! o__payload[43:36];
-  assign last = is_first ? \$1  : is_last;
+  assign \$2  = ! o__payload[43:36];
+  assign last = is_first ? \$2  : is_last;
   assign beat__valid = o__valid & w__valid;
   assign w__ready = o__valid & beat__ready;
   assign taken = beat__valid & beat__ready;
   assign o__ready = taken & last;
-  assign \$2  = o__payload[46:44] < 2'h3;
-  assign \$3  = o__payload[46:44] <= 2'h3;
-  assign \$4  = o__payload[48:47] != 2'h3;
-  assign \$5  = \$3  & \$4 ;
-  assign \$6  = ~ \$5 ;
-  assign \$7  = w__payload[72] != last;
-  assign \$8  = \$6  | \$7 ;
-  assign \$9  = o__payload[46:44] > 1'h0;
-  assign \$10  = o__payload[46:44] > 1'h1;
-  assign \$11  = o__payload[46:44] > 2'h2;
-  assign \$12  = o__payload[46:44] > 2'h3;
-  assign \$13  = o__payload[46:44] > 3'h4;
-  assign \$14  = o__payload[46:44] > 3'h5;
-  assign \$15  = o__payload[46:44] > 3'h6;
-  assign \$16  = address | { 25'h0000000, \$15 , \$14 , \$13 , \$12 , \$11 , \$10 , \$9  };
-  assign \$17  = \$16  + 1'h1;
-  assign \$18  = o__payload[43:36] << o__payload[46:44];
-  assign \$20  = ~ b__valid;
-  assign \$21  = \$20  | b__ready;
-  assign ended = \$19  & \$21 ;
-  assign \$22  = newest + begun;
-  assign \$23  = oldest + ended;
-  assign \$24  = under_way + begun;
-  assign \$25  = \$24  - ended;
-  assign \$26  = ! o__payload[48:47];
-  assign \$27  = o__payload[48:47] == 2'h2;
-  assign \$28  = ~ { 17'h00000, \$18  };
-  assign \$29  = address & \$28 ;
-  assign \$30  = \$17 [31:0] & { 17'h00000, \$18  };
-  assign \$31  = \$29  | \$30 ;
-  assign \$32  = \$27  ? \$31  : \$17 [31:0];
-  assign \$33  = \$26  ? address : \$32 ;
-  assign \$34  = is_first ? o__payload[43:36] : left;
-  assign \$35  = \$34  - 1'h1;
-  assign \$36  = o__payload[43:36] == 1'h1;
-  assign \$37  = left == 1'h1;
-  assign \$38  = is_first ? \$36  : \$37 ;
-  assign \$39  = ! commit__payload[1:0];
-  assign \$40  = commit__valid & \$39 ;
-  assign \$41  = ! told[2:0];
-  assign \$42  = routed_valid & \$41 ;
-  assign \$43  = \$42  & told[4];
-  assign \$44  = ! commit_tag;
-  assign \$45  = committed & \$44 ;
-  assign \$46  = ! accepted_tag;
-  assign \$47  = accepted_valid & \$46 ;
-  assign \$48  = \$45  + \$47 ;
-  assign \$49  = \$43  - \$48 ;
-  assign \$50  = $signed({ 1'h0, pending_0 }) + $signed(\$49 );
-  assign \$51  = ! pending_0;
-  assign \$52  = complete_0 & \$51 ;
-  assign \$53  = ! told[2:0];
-  assign \$54  = routed_valid & \$53 ;
-  assign \$55  = \$54  & told[3];
-  assign \$56  = ! told[2:0];
-  assign \$57  = routed_valid & \$56 ;
-  assign \$58  = \$57  & told[5];
-  assign \$59  = ! commit_tag;
-  assign \$60  = committed & \$59 ;
-  assign \$61  = \$60  & commit_error;
-  assign \$62  = \$58  | \$61 ;
-  assign \$63  = ! oldest;
-  assign \$64  = ended & \$63 ;
-  assign \$65  = ! newest;
-  assign \$66  = begun & \$65 ;
-  assign \$67  = told[2:0] == 1'h1;
-  assign \$68  = routed_valid & \$67 ;
-  assign \$69  = \$68  & told[4];
-  assign \$70  = commit_tag == 1'h1;
-  assign \$71  = committed & \$70 ;
-  assign \$72  = accepted_tag == 1'h1;
-  assign \$73  = accepted_valid & \$72 ;
-  assign \$74  = \$71  + \$73 ;
-  assign \$75  = \$69  - \$74 ;
-  assign \$76  = $signed({ 1'h0, pending_1 }) + $signed(\$75 );
-  assign \$77  = ! pending_1;
-  assign \$78  = complete_1 & \$77 ;
-  assign \$79  = told[2:0] == 1'h1;
-  assign \$80  = routed_valid & \$79 ;
-  assign \$81  = \$80  & told[3];
-  assign \$82  = told[2:0] == 1'h1;
-  assign \$83  = routed_valid & \$82 ;
-  assign \$84  = \$83  & told[5];
-  assign \$85  = commit_tag == 1'h1;
-  assign \$86  = committed & \$85 ;
-  assign \$87  = \$86  & commit_error;
-  assign \$88  = \$84  | \$87 ;
-  assign \$89  = oldest == 1'h1;
-  assign \$90  = ended & \$89 ;
-  assign \$91  = newest == 1'h1;
-  assign \$92  = begun & \$91 ;
-  assign \$93  = told[2:0] == 2'h2;
-  assign \$94  = routed_valid & \$93 ;
-  assign \$95  = \$94  & told[4];
-  assign \$96  = commit_tag == 2'h2;
-  assign \$97  = committed & \$96 ;
-  assign \$98  = accepted_tag == 2'h2;
-  assign \$99  = accepted_valid & \$98 ;
-  assign \$100  = \$97  + \$99 ;
-  assign \$101  = \$95  - \$100 ;
-  assign \$102  = $signed({ 1'h0, pending_2 }) + $signed(\$101 );
-  assign \$103  = ! pending_2;
-  assign \$104  = complete_2 & \$103 ;
-  assign \$105  = told[2:0] == 2'h2;
-  assign \$106  = routed_valid & \$105 ;
-  assign \$107  = \$106  & told[3];
-  assign \$108  = told[2:0] == 2'h2;
-  assign \$109  = routed_valid & \$108 ;
-  assign \$110  = \$109  & told[5];
-  assign \$111  = commit_tag == 2'h2;
-  assign \$112  = committed & \$111 ;
-  assign \$113  = \$112  & commit_error;
-  assign \$114  = \$110  | \$113 ;
-  assign \$115  = oldest == 2'h2;
-  assign \$116  = ended & \$115 ;
-  assign \$117  = newest == 2'h2;
-  assign \$118  = begun & \$117 ;
-  assign \$119  = told[2:0] == 2'h3;
-  assign \$120  = routed_valid & \$119 ;
-  assign \$121  = \$120  & told[4];
-  assign \$122  = commit_tag == 2'h3;
-  assign \$123  = committed & \$122 ;
-  assign \$124  = accepted_tag == 2'h3;
-  assign \$125  = accepted_valid & \$124 ;
-  assign \$126  = \$123  + \$125 ;
-  assign \$127  = \$121  - \$126 ;
-  assign \$128  = $signed({ 1'h0, pending_3 }) + $signed(\$127 );
-  assign \$129  = ! pending_3;
-  assign \$130  = complete_3 & \$129 ;
-  assign \$131  = told[2:0] == 2'h3;
-  assign \$132  = routed_valid & \$131 ;
-  assign \$133  = \$132  & told[3];
-  assign \$134  = told[2:0] == 2'h3;
-  assign \$135  = routed_valid & \$134 ;
-  assign \$136  = \$135  & told[5];
-  assign \$137  = commit_tag == 2'h3;
-  assign \$138  = committed & \$137 ;
-  assign \$139  = \$138  & commit_error;
-  assign \$140  = \$136  | \$139 ;
-  assign \$141  = oldest == 2'h3;
-  assign \$142  = ended & \$141 ;
-  assign \$143  = newest == 2'h3;
-  assign \$144  = begun & \$143 ;
-  assign \$145  = told[2:0] == 3'h4;
-  assign \$146  = routed_valid & \$145 ;
-  assign \$147  = \$146  & told[4];
-  assign \$148  = commit_tag == 3'h4;
-  assign \$149  = committed & \$148 ;
-  assign \$150  = accepted_tag == 3'h4;
-  assign \$151  = accepted_valid & \$150 ;
-  assign \$152  = \$149  + \$151 ;
-  assign \$153  = \$147  - \$152 ;
-  assign \$154  = $signed({ 1'h0, pending_4 }) + $signed(\$153 );
-  assign \$155  = ! pending_4;
-  assign \$156  = complete_4 & \$155 ;
-  assign \$157  = told[2:0] == 3'h4;
-  assign \$158  = routed_valid & \$157 ;
-  assign \$159  = \$158  & told[3];
-  assign \$160  = told[2:0] == 3'h4;
-  assign \$161  = routed_valid & \$160 ;
-  assign \$162  = \$161  & told[5];
-  assign \$163  = commit_tag == 3'h4;
-  assign \$164  = committed & \$163 ;
-  assign \$165  = \$164  & commit_error;
-  assign \$166  = \$162  | \$165 ;
-  assign \$167  = oldest == 3'h4;
-  assign \$168  = ended & \$167 ;
-  assign \$169  = newest == 3'h4;
-  assign \$170  = begun & \$169 ;
-  assign \$171  = told[2:0] == 3'h5;
-  assign \$172  = routed_valid & \$171 ;
-  assign \$173  = \$172  & told[4];
-  assign \$174  = commit_tag == 3'h5;
-  assign \$175  = committed & \$174 ;
-  assign \$176  = accepted_tag == 3'h5;
-  assign \$177  = accepted_valid & \$176 ;
-  assign \$178  = \$175  + \$177 ;
-  assign \$179  = \$173  - \$178 ;
-  assign \$180  = $signed({ 1'h0, pending_5 }) + $signed(\$179 );
-  assign \$181  = ! pending_5;
-  assign \$182  = complete_5 & \$181 ;
-  assign \$183  = told[2:0] == 3'h5;
-  assign \$184  = routed_valid & \$183 ;
-  assign \$185  = \$184  & told[3];
-  assign \$186  = told[2:0] == 3'h5;
-  assign \$187  = routed_valid & \$186 ;
-  assign \$188  = \$187  & told[5];
-  assign \$189  = commit_tag == 3'h5;
-  assign \$190  = committed & \$189 ;
-  assign \$191  = \$190  & commit_error;
-  assign \$192  = \$188  | \$191 ;
-  assign \$193  = oldest == 3'h5;
-  assign \$194  = ended & \$193 ;
-  assign \$195  = newest == 3'h5;
-  assign \$196  = begun & \$195 ;
-  assign \$197  = told[2:0] == 3'h6;
-  assign \$198  = routed_valid & \$197 ;
-  assign \$199  = \$198  & told[4];
-  assign \$200  = commit_tag == 3'h6;
-  assign \$201  = committed & \$200 ;
-  assign \$202  = accepted_tag == 3'h6;
-  assign \$203  = accepted_valid & \$202 ;
-  assign \$204  = \$201  + \$203 ;
-  assign \$205  = \$199  - \$204 ;
-  assign \$206  = $signed({ 1'h0, pending_6 }) + $signed(\$205 );
-  assign \$207  = ! pending_6;
-  assign \$208  = complete_6 & \$207 ;
-  assign \$209  = told[2:0] == 3'h6;
-  assign \$210  = routed_valid & \$209 ;
-  assign \$211  = \$210  & told[3];
-  assign \$212  = told[2:0] == 3'h6;
-  assign \$213  = routed_valid & \$212 ;
-  assign \$214  = \$213  & told[5];
-  assign \$215  = commit_tag == 3'h6;
-  assign \$216  = committed & \$215 ;
-  assign \$217  = \$216  & commit_error;
-  assign \$218  = \$214  | \$217 ;
-  assign \$219  = oldest == 3'h6;
-  assign \$220  = ended & \$219 ;
-  assign \$221  = newest == 3'h6;
-  assign \$222  = begun & \$221 ;
-  assign \$223  = told[2:0] == 3'h7;
-  assign \$224  = routed_valid & \$223 ;
-  assign \$225  = \$224  & told[4];
-  assign \$226  = commit_tag == 3'h7;
-  assign \$227  = committed & \$226 ;
-  assign \$228  = accepted_tag == 3'h7;
-  assign \$229  = accepted_valid & \$228 ;
-  assign \$230  = \$227  + \$229 ;
-  assign \$231  = \$225  - \$230 ;
-  assign \$232  = $signed({ 1'h0, pending_7 }) + $signed(\$231 );
-  assign \$233  = ! pending_7;
-  assign \$234  = complete_7 & \$233 ;
-  assign \$235  = told[2:0] == 3'h7;
-  assign \$236  = routed_valid & \$235 ;
-  assign \$237  = \$236  & told[3];
-  assign \$238  = told[2:0] == 3'h7;
-  assign \$239  = routed_valid & \$238 ;
-  assign \$240  = \$239  & told[5];
-  assign \$241  = commit_tag == 3'h7;
-  assign \$242  = committed & \$241 ;
-  assign \$243  = \$242  & commit_error;
-  assign \$244  = \$240  | \$243 ;
-  assign \$245  = oldest == 3'h7;
-  assign \$246  = ended & \$245 ;
-  assign \$247  = newest == 3'h7;
-  assign \$248  = begun & \$247 ;
-  assign \$249  = ~ b__valid;
-  assign \$250  = \$249  | b__ready;
-  assign \$253  = \$252  ? 2'h2 : 2'h0;
+  assign \$3  = o__payload[46:44] < 2'h3;
+  assign \$4  = o__payload[46:44] <= 2'h3;
+  assign \$5  = o__payload[48:47] != 2'h3;
+  assign \$6  = \$4  & \$5 ;
+  assign \$7  = ~ \$6 ;
+  assign \$8  = w__payload[72] != last;
+  assign \$9  = \$7  | \$8 ;
+  assign \$10  = o__payload[46:44] > 1'h0;
+  assign \$11  = o__payload[46:44] > 1'h1;
+  assign \$12  = o__payload[46:44] > 2'h2;
+  assign \$13  = o__payload[46:44] > 2'h3;
+  assign \$14  = o__payload[46:44] > 3'h4;
+  assign \$15  = o__payload[46:44] > 3'h5;
+  assign \$16  = o__payload[46:44] > 3'h6;
+  assign \$17  = address | { 25'h0000000, \$16 , \$15 , \$14 , \$13 , \$12 , \$11 , \$10  };
+  assign \$18  = \$17  + 1'h1;
+  assign \$19  = o__payload[43:36] << o__payload[46:44];
+  assign \$21  = ~ b__valid;
+  assign \$22  = \$21  | b__ready;
+  assign ended = \$20  & \$22 ;
+  assign \$23  = under_way + begun;
+  assign \$24  = \$23  - ended;
+  assign \$25  = newest + begun;
+  assign \$26  = oldest + ended;
+  assign \$27  = ! o__payload[48:47];
+  assign \$28  = o__payload[48:47] == 2'h2;
+  assign \$29  = ~ { 17'h00000, \$19  };
+  assign \$30  = address & \$29 ;
+  assign \$31  = \$18 [31:0] & { 17'h00000, \$19  };
+  assign \$32  = \$30  | \$31 ;
+  assign \$33  = \$28  ? \$32  : \$18 [31:0];
+  assign \$34  = \$27  ? address : \$33 ;
+  assign \$35  = is_first ? o__payload[43:36] : left;
+  assign \$36  = \$35  - 1'h1;
+  assign \$37  = o__payload[43:36] == 1'h1;
+  assign \$38  = left == 1'h1;
+  assign \$39  = is_first ? \$37  : \$38 ;
+  assign \$40  = ! commit__payload[1:0];
+  assign \$41  = commit__valid & \$40 ;
+  assign \$42  = ! told[2:0];
+  assign \$43  = routed_valid & \$42 ;
+  assign \$44  = \$43  & told[4];
+  assign \$45  = ! commit_tag;
+  assign \$46  = committed & \$45 ;
+  assign \$47  = ! accepted_tag;
+  assign \$48  = accepted_valid & \$47 ;
+  assign \$49  = \$46  + \$48 ;
+  assign \$50  = \$44  - \$49 ;
+  assign \$51  = $signed({ 1'h0, pending_0 }) + $signed(\$50 );
+  assign \$52  = ! pending_0;
+  assign \$53  = complete_0 & \$52 ;
+  assign \$54  = ! told[2:0];
+  assign \$55  = routed_valid & \$54 ;
+  assign \$56  = \$55  & told[3];
+  assign \$57  = ! told[2:0];
+  assign \$58  = routed_valid & \$57 ;
+  assign \$59  = \$58  & told[5];
+  assign \$60  = ! commit_tag;
+  assign \$61  = committed & \$60 ;
+  assign \$62  = \$61  & commit_error;
+  assign \$63  = \$59  | \$62 ;
+  assign \$64  = ! oldest;
+  assign \$65  = ended & \$64 ;
+  assign \$66  = ! newest;
+  assign \$67  = begun & \$66 ;
+  assign \$68  = told[2:0] == 1'h1;
+  assign \$69  = routed_valid & \$68 ;
+  assign \$70  = \$69  & told[4];
+  assign \$71  = commit_tag == 1'h1;
+  assign \$72  = committed & \$71 ;
+  assign \$73  = accepted_tag == 1'h1;
+  assign \$74  = accepted_valid & \$73 ;
+  assign \$75  = \$72  + \$74 ;
+  assign \$76  = \$70  - \$75 ;
+  assign \$77  = $signed({ 1'h0, pending_1 }) + $signed(\$76 );
+  assign \$78  = ! pending_1;
+  assign \$79  = complete_1 & \$78 ;
+  assign \$80  = told[2:0] == 1'h1;
+  assign \$81  = routed_valid & \$80 ;
+  assign \$82  = \$81  & told[3];
+  assign \$83  = told[2:0] == 1'h1;
+  assign \$84  = routed_valid & \$83 ;
+  assign \$85  = \$84  & told[5];
+  assign \$86  = commit_tag == 1'h1;
+  assign \$87  = committed & \$86 ;
+  assign \$88  = \$87  & commit_error;
+  assign \$89  = \$85  | \$88 ;
+  assign \$90  = oldest == 1'h1;
+  assign \$91  = ended & \$90 ;
+  assign \$92  = newest == 1'h1;
+  assign \$93  = begun & \$92 ;
+  assign \$94  = told[2:0] == 2'h2;
+  assign \$95  = routed_valid & \$94 ;
+  assign \$96  = \$95  & told[4];
+  assign \$97  = commit_tag == 2'h2;
+  assign \$98  = committed & \$97 ;
+  assign \$99  = accepted_tag == 2'h2;
+  assign \$100  = accepted_valid & \$99 ;
+  assign \$101  = \$98  + \$100 ;
+  assign \$102  = \$96  - \$101 ;
+  assign \$103  = $signed({ 1'h0, pending_2 }) + $signed(\$102 );
+  assign \$104  = ! pending_2;
+  assign \$105  = complete_2 & \$104 ;
+  assign \$106  = told[2:0] == 2'h2;
+  assign \$107  = routed_valid & \$106 ;
+  assign \$108  = \$107  & told[3];
+  assign \$109  = told[2:0] == 2'h2;
+  assign \$110  = routed_valid & \$109 ;
+  assign \$111  = \$110  & told[5];
+  assign \$112  = commit_tag == 2'h2;
+  assign \$113  = committed & \$112 ;
+  assign \$114  = \$113  & commit_error;
+  assign \$115  = \$111  | \$114 ;
+  assign \$116  = oldest == 2'h2;
+  assign \$117  = ended & \$116 ;
+  assign \$118  = newest == 2'h2;
+  assign \$119  = begun & \$118 ;
+  assign \$120  = told[2:0] == 2'h3;
+  assign \$121  = routed_valid & \$120 ;
+  assign \$122  = \$121  & told[4];
+  assign \$123  = commit_tag == 2'h3;
+  assign \$124  = committed & \$123 ;
+  assign \$125  = accepted_tag == 2'h3;
+  assign \$126  = accepted_valid & \$125 ;
+  assign \$127  = \$124  + \$126 ;
+  assign \$128  = \$122  - \$127 ;
+  assign \$129  = $signed({ 1'h0, pending_3 }) + $signed(\$128 );
+  assign \$130  = ! pending_3;
+  assign \$131  = complete_3 & \$130 ;
+  assign \$132  = told[2:0] == 2'h3;
+  assign \$133  = routed_valid & \$132 ;
+  assign \$134  = \$133  & told[3];
+  assign \$135  = told[2:0] == 2'h3;
+  assign \$136  = routed_valid & \$135 ;
+  assign \$137  = \$136  & told[5];
+  assign \$138  = commit_tag == 2'h3;
+  assign \$139  = committed & \$138 ;
+  assign \$140  = \$139  & commit_error;
+  assign \$141  = \$137  | \$140 ;
+  assign \$142  = oldest == 2'h3;
+  assign \$143  = ended & \$142 ;
+  assign \$144  = newest == 2'h3;
+  assign \$145  = begun & \$144 ;
+  assign \$146  = told[2:0] == 3'h4;
+  assign \$147  = routed_valid & \$146 ;
+  assign \$148  = \$147  & told[4];
+  assign \$149  = commit_tag == 3'h4;
+  assign \$150  = committed & \$149 ;
+  assign \$151  = accepted_tag == 3'h4;
+  assign \$152  = accepted_valid & \$151 ;
+  assign \$153  = \$150  + \$152 ;
+  assign \$154  = \$148  - \$153 ;
+  assign \$155  = $signed({ 1'h0, pending_4 }) + $signed(\$154 );
+  assign \$156  = ! pending_4;
+  assign \$157  = complete_4 & \$156 ;
+  assign \$158  = told[2:0] == 3'h4;
+  assign \$159  = routed_valid & \$158 ;
+  assign \$160  = \$159  & told[3];
+  assign \$161  = told[2:0] == 3'h4;
+  assign \$162  = routed_valid & \$161 ;
+  assign \$163  = \$162  & told[5];
+  assign \$164  = commit_tag == 3'h4;
+  assign \$165  = committed & \$164 ;
+  assign \$166  = \$165  & commit_error;
+  assign \$167  = \$163  | \$166 ;
+  assign \$168  = oldest == 3'h4;
+  assign \$169  = ended & \$168 ;
+  assign \$170  = newest == 3'h4;
+  assign \$171  = begun & \$170 ;
+  assign \$172  = told[2:0] == 3'h5;
+  assign \$173  = routed_valid & \$172 ;
+  assign \$174  = \$173  & told[4];
+  assign \$175  = commit_tag == 3'h5;
+  assign \$176  = committed & \$175 ;
+  assign \$177  = accepted_tag == 3'h5;
+  assign \$178  = accepted_valid & \$177 ;
+  assign \$179  = \$176  + \$178 ;
+  assign \$180  = \$174  - \$179 ;
+  assign \$181  = $signed({ 1'h0, pending_5 }) + $signed(\$180 );
+  assign \$182  = ! pending_5;
+  assign \$183  = complete_5 & \$182 ;
+  assign \$184  = told[2:0] == 3'h5;
+  assign \$185  = routed_valid & \$184 ;
+  assign \$186  = \$185  & told[3];
+  assign \$187  = told[2:0] == 3'h5;
+  assign \$188  = routed_valid & \$187 ;
+  assign \$189  = \$188  & told[5];
+  assign \$190  = commit_tag == 3'h5;
+  assign \$191  = committed & \$190 ;
+  assign \$192  = \$191  & commit_error;
+  assign \$193  = \$189  | \$192 ;
+  assign \$194  = oldest == 3'h5;
+  assign \$195  = ended & \$194 ;
+  assign \$196  = newest == 3'h5;
+  assign \$197  = begun & \$196 ;
+  assign \$198  = told[2:0] == 3'h6;
+  assign \$199  = routed_valid & \$198 ;
+  assign \$200  = \$199  & told[4];
+  assign \$201  = commit_tag == 3'h6;
+  assign \$202  = committed & \$201 ;
+  assign \$203  = accepted_tag == 3'h6;
+  assign \$204  = accepted_valid & \$203 ;
+  assign \$205  = \$202  + \$204 ;
+  assign \$206  = \$200  - \$205 ;
+  assign \$207  = $signed({ 1'h0, pending_6 }) + $signed(\$206 );
+  assign \$208  = ! pending_6;
+  assign \$209  = complete_6 & \$208 ;
+  assign \$210  = told[2:0] == 3'h6;
+  assign \$211  = routed_valid & \$210 ;
+  assign \$212  = \$211  & told[3];
+  assign \$213  = told[2:0] == 3'h6;
+  assign \$214  = routed_valid & \$213 ;
+  assign \$215  = \$214  & told[5];
+  assign \$216  = commit_tag == 3'h6;
+  assign \$217  = committed & \$216 ;
+  assign \$218  = \$217  & commit_error;
+  assign \$219  = \$215  | \$218 ;
+  assign \$220  = oldest == 3'h6;
+  assign \$221  = ended & \$220 ;
+  assign \$222  = newest == 3'h6;
+  assign \$223  = begun & \$222 ;
+  assign \$224  = told[2:0] == 3'h7;
+  assign \$225  = routed_valid & \$224 ;
+  assign \$226  = \$225  & told[4];
+  assign \$227  = commit_tag == 3'h7;
+  assign \$228  = committed & \$227 ;
+  assign \$229  = accepted_tag == 3'h7;
+  assign \$230  = accepted_valid & \$229 ;
+  assign \$231  = \$228  + \$230 ;
+  assign \$232  = \$226  - \$231 ;
+  assign \$233  = $signed({ 1'h0, pending_7 }) + $signed(\$232 );
+  assign \$234  = ! pending_7;
+  assign \$235  = complete_7 & \$234 ;
+  assign \$236  = told[2:0] == 3'h7;
+  assign \$237  = routed_valid & \$236 ;
+  assign \$238  = \$237  & told[3];
+  assign \$239  = told[2:0] == 3'h7;
+  assign \$240  = routed_valid & \$239 ;
+  assign \$241  = \$240  & told[5];
+  assign \$242  = commit_tag == 3'h7;
+  assign \$243  = committed & \$242 ;
+  assign \$244  = \$243  & commit_error;
+  assign \$245  = \$241  | \$244 ;
+  assign \$246  = oldest == 3'h7;
+  assign \$247  = ended & \$246 ;
+  assign \$248  = newest == 3'h7;
+  assign \$249  = begun & \$248 ;
+  assign \$250  = ~ b__valid;
+  assign \$251  = \$250  | b__ready;
+  assign \$254  = \$253  ? 2'h2 : 2'h0;
   always @(posedge clk)
-    newest <= \$254 ;
+    under_way <= \$255 ;
   always @(posedge clk)
-    oldest <= \$255 ;
+    newest <= \$256 ;
   always @(posedge clk)
-    under_way <= \$256 ;
+    oldest <= \$257 ;
   always @(posedge clk)
-    later <= \$257 ;
+    later <= \$258 ;
   always @(posedge clk)
-    is_first <= \$258 ;
+    is_first <= \$259 ;
   always @(posedge clk)
-    left <= \$259 ;
+    left <= \$260 ;
   always @(posedge clk)
-    is_last <= \$260 ;
+    is_last <= \$261 ;
   always @(posedge clk)
-    committed <= \$261 ;
+    committed <= \$262 ;
   always @(posedge clk)
-    commit_tag <= \$262 ;
+    commit_tag <= \$263 ;
   always @(posedge clk)
-    commit_error <= \$263 ;
+    commit_error <= \$264 ;
   always @(posedge clk)
-    routed_valid <= \$264 ;
+    routed_valid <= \$265 ;
   always @(posedge clk)
-    told <= \$265 ;
+    told <= \$266 ;
   always @(posedge clk)
-    accepted_valid <= \$266 ;
+    accepted_valid <= \$267 ;
   always @(posedge clk)
-    accepted_tag <= \$267 ;
+    accepted_tag <= \$268 ;
   always @(posedge clk)
-    pending_0 <= \$268 ;
+    pending_0 <= \$269 ;
   always @(posedge clk)
-    settled_0 <= \$269 ;
+    settled_0 <= \$270 ;
   always @(posedge clk)
-    complete_0 <= \$270 ;
+    complete_0 <= \$271 ;
   always @(posedge clk)
-    error_0 <= \$271 ;
+    error_0 <= \$272 ;
   always @(posedge clk)
-    id_0 <= \$272 ;
+    id_0 <= \$273 ;
   always @(posedge clk)
-    pending_1 <= \$273 ;
+    pending_1 <= \$274 ;
   always @(posedge clk)
-    settled_1 <= \$274 ;
+    settled_1 <= \$275 ;
   always @(posedge clk)
-    complete_1 <= \$275 ;
+    complete_1 <= \$276 ;
   always @(posedge clk)
-    error_1 <= \$276 ;
+    error_1 <= \$277 ;
   always @(posedge clk)
-    id_1 <= \$277 ;
+    id_1 <= \$278 ;
   always @(posedge clk)
-    pending_2 <= \$278 ;
+    pending_2 <= \$279 ;
   always @(posedge clk)
-    settled_2 <= \$279 ;
+    settled_2 <= \$280 ;
   always @(posedge clk)
-    complete_2 <= \$280 ;
+    complete_2 <= \$281 ;
   always @(posedge clk)
-    error_2 <= \$281 ;
+    error_2 <= \$282 ;
   always @(posedge clk)
-    id_2 <= \$282 ;
+    id_2 <= \$283 ;
   always @(posedge clk)
-    pending_3 <= \$283 ;
+    pending_3 <= \$284 ;
   always @(posedge clk)
-    settled_3 <= \$284 ;
+    settled_3 <= \$285 ;
   always @(posedge clk)
-    complete_3 <= \$285 ;
+    complete_3 <= \$286 ;
   always @(posedge clk)
-    error_3 <= \$286 ;
+    error_3 <= \$287 ;
   always @(posedge clk)
-    id_3 <= \$287 ;
+    id_3 <= \$288 ;
   always @(posedge clk)
-    pending_4 <= \$288 ;
+    pending_4 <= \$289 ;
   always @(posedge clk)
-    settled_4 <= \$289 ;
+    settled_4 <= \$290 ;
   always @(posedge clk)
-    complete_4 <= \$290 ;
+    complete_4 <= \$291 ;
   always @(posedge clk)
-    error_4 <= \$291 ;
+    error_4 <= \$292 ;
   always @(posedge clk)
-    id_4 <= \$292 ;
+    id_4 <= \$293 ;
   always @(posedge clk)
-    pending_5 <= \$293 ;
+    pending_5 <= \$294 ;
   always @(posedge clk)
-    settled_5 <= \$294 ;
+    settled_5 <= \$295 ;
   always @(posedge clk)
-    complete_5 <= \$295 ;
+    complete_5 <= \$296 ;
   always @(posedge clk)
-    error_5 <= \$296 ;
+    error_5 <= \$297 ;
   always @(posedge clk)
-    id_5 <= \$297 ;
+    id_5 <= \$298 ;
   always @(posedge clk)
-    pending_6 <= \$298 ;
+    pending_6 <= \$299 ;
   always @(posedge clk)
-    settled_6 <= \$299 ;
+    settled_6 <= \$300 ;
   always @(posedge clk)
-    complete_6 <= \$300 ;
+    complete_6 <= \$301 ;
   always @(posedge clk)
-    error_6 <= \$301 ;
+    error_6 <= \$302 ;
   always @(posedge clk)
-    id_6 <= \$302 ;
+    id_6 <= \$303 ;
   always @(posedge clk)
-    pending_7 <= \$303 ;
+    pending_7 <= \$304 ;
   always @(posedge clk)
-    settled_7 <= \$304 ;
+    settled_7 <= \$305 ;
   always @(posedge clk)
-    complete_7 <= \$305 ;
+    complete_7 <= \$306 ;
   always @(posedge clk)
-    error_7 <= \$306 ;
+    error_7 <= \$307 ;
   always @(posedge clk)
-    id_7 <= \$307 ;
+    id_7 <= \$308 ;
   always @(posedge clk)
-    b__valid <= \$308 ;
+    b__valid <= \$309 ;
   always @(posedge clk)
-    b__payload <= \$309 ;
+    b__payload <= \$310 ;
   \t3_node_small.producer.writes.bursts  bursts (
     .clk(clk),
     .i__valid(begun),
@@ -51563,21 +51612,21 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
-          \$19  = settled_0;
+          \$20  = settled_0;
       3'h1:
-          \$19  = settled_1;
+          \$20  = settled_1;
       3'h2:
-          \$19  = settled_2;
+          \$20  = settled_2;
       3'h3:
-          \$19  = settled_3;
+          \$20  = settled_3;
       3'h4:
-          \$19  = settled_4;
+          \$20  = settled_4;
       3'h5:
-          \$19  = settled_5;
+          \$20  = settled_5;
       3'h6:
-          \$19  = settled_6;
+          \$20  = settled_6;
       3'h7:
-          \$19  = settled_7;
+          \$20  = settled_7;
     endcase
   end
   always @* begin
@@ -51585,21 +51634,21 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
-          \$251  = id_0;
+          \$252  = id_0;
       3'h1:
-          \$251  = id_1;
+          \$252  = id_1;
       3'h2:
-          \$251  = id_2;
+          \$252  = id_2;
       3'h3:
-          \$251  = id_3;
+          \$252  = id_3;
       3'h4:
-          \$251  = id_4;
+          \$252  = id_4;
       3'h5:
-          \$251  = id_5;
+          \$252  = id_5;
       3'h6:
-          \$251  = id_6;
+          \$252  = id_6;
       3'h7:
-          \$251  = id_7;
+          \$252  = id_7;
     endcase
   end
   always @* begin
@@ -51607,157 +51656,144 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
     (* full_case = 32'd1 *)
     casez (oldest)
       3'h0:
-          \$252  = error_0;
+          \$253  = error_0;
       3'h1:
-          \$252  = error_1;
+          \$253  = error_1;
       3'h2:
-          \$252  = error_2;
+          \$253  = error_2;
       3'h3:
-          \$252  = error_3;
+          \$253  = error_3;
       3'h4:
-          \$252  = error_4;
+          \$253  = error_4;
       3'h5:
-          \$252  = error_5;
+          \$253  = error_5;
       3'h6:
-          \$252  = error_6;
+          \$253  = error_6;
       3'h7:
-          \$252  = error_7;
+          \$253  = error_7;
     endcase
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$254  = \$22 [2:0];
+    \$255  = \$24 [3:0];
     if (rst) begin
-      \$254  = 3'h0;
+      \$255  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$255  = \$23 [2:0];
+    \$256  = \$25 [2:0];
     if (rst) begin
-      \$255  = 3'h0;
+      \$256  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$256  = \$25 [3:0];
+    \$257  = \$26 [2:0];
     if (rst) begin
-      \$256  = 4'h0;
+      \$257  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$257  = later;
+    \$258  = later;
     if (taken) begin
-      \$257  = \$33 ;
+      \$258  = \$34 ;
     end
     if (rst) begin
-      \$257  = 32'd0;
+      \$258  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$258  = is_first;
+    \$259  = is_first;
     if (taken) begin
-      \$258  = last;
+      \$259  = last;
     end
     if (rst) begin
-      \$258  = 1'h1;
+      \$259  = 1'h1;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$259  = left;
+    \$260  = left;
     if (taken) begin
-      \$259  = \$35 [7:0];
+      \$260  = \$36 [7:0];
     end
     if (rst) begin
-      \$259  = 8'h00;
+      \$260  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$260  = is_last;
+    \$261  = is_last;
     if (taken) begin
-      \$260  = \$38 ;
+      \$261  = \$39 ;
     end
-    if (rst) begin
-      \$260  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$261  = \$40 ;
     if (rst) begin
       \$261  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$262  = commit__payload[4:2];
+    \$262  = \$41 ;
     if (rst) begin
-      \$262  = 3'h0;
+      \$262  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$263  = commit__payload[6];
+    \$263  = commit__payload[4:2];
     if (rst) begin
-      \$263  = 1'h0;
+      \$263  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$264  = routed__valid;
+    \$264  = commit__payload[6];
     if (rst) begin
       \$264  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$265  = routed__payload;
+    \$265  = routed__valid;
     if (rst) begin
-      \$265  = 6'h00;
+      \$265  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$266  = accepted__valid;
+    \$266  = routed__payload;
     if (rst) begin
-      \$266  = 1'h0;
+      \$266  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$267  = accepted__payload;
+    \$267  = accepted__valid;
     if (rst) begin
-      \$267  = 3'h0;
+      \$267  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$268  = \$50 [8:0];
+    \$268  = accepted__payload;
     if (rst) begin
-      \$268  = 9'h000;
+      \$268  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$269  = \$52 ;
-    if (\$64 ) begin
-      \$269  = 1'h0;
-    end
+    \$269  = \$51 [8:0];
     if (rst) begin
-      \$269  = 1'h0;
+      \$269  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$270  = complete_0;
-    if (\$55 ) begin
-      \$270  = 1'h1;
-    end
-    if (\$64 ) begin
+    \$270  = \$53 ;
+    if (\$65 ) begin
       \$270  = 1'h0;
     end
     if (rst) begin
@@ -51766,11 +51802,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$271  = error_0;
-    if (\$62 ) begin
+    \$271  = complete_0;
+    if (\$56 ) begin
       \$271  = 1'h1;
     end
-    if (\$64 ) begin
+    if (\$65 ) begin
       \$271  = 1'h0;
     end
     if (rst) begin
@@ -51779,38 +51815,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$272  = id_0;
-    if (\$66 ) begin
-      \$272  = aw__payload[3:0];
+    \$272  = error_0;
+    if (\$63 ) begin
+      \$272  = 1'h1;
+    end
+    if (\$65 ) begin
+      \$272  = 1'h0;
     end
     if (rst) begin
-      \$272  = 4'h0;
+      \$272  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$273  = \$76 [8:0];
+    \$273  = id_0;
+    if (\$67 ) begin
+      \$273  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$273  = 9'h000;
+      \$273  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$274  = \$78 ;
-    if (\$90 ) begin
-      \$274  = 1'h0;
-    end
+    \$274  = \$77 [8:0];
     if (rst) begin
-      \$274  = 1'h0;
+      \$274  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$275  = complete_1;
-    if (\$81 ) begin
-      \$275  = 1'h1;
-    end
-    if (\$90 ) begin
+    \$275  = \$79 ;
+    if (\$91 ) begin
       \$275  = 1'h0;
     end
     if (rst) begin
@@ -51819,11 +51855,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$276  = error_1;
-    if (\$88 ) begin
+    \$276  = complete_1;
+    if (\$82 ) begin
       \$276  = 1'h1;
     end
-    if (\$90 ) begin
+    if (\$91 ) begin
       \$276  = 1'h0;
     end
     if (rst) begin
@@ -51832,38 +51868,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$277  = id_1;
-    if (\$92 ) begin
-      \$277  = aw__payload[3:0];
+    \$277  = error_1;
+    if (\$89 ) begin
+      \$277  = 1'h1;
+    end
+    if (\$91 ) begin
+      \$277  = 1'h0;
     end
     if (rst) begin
-      \$277  = 4'h0;
+      \$277  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$278  = \$102 [8:0];
+    \$278  = id_1;
+    if (\$93 ) begin
+      \$278  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$278  = 9'h000;
+      \$278  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$279  = \$104 ;
-    if (\$116 ) begin
-      \$279  = 1'h0;
-    end
+    \$279  = \$103 [8:0];
     if (rst) begin
-      \$279  = 1'h0;
+      \$279  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$280  = complete_2;
-    if (\$107 ) begin
-      \$280  = 1'h1;
-    end
-    if (\$116 ) begin
+    \$280  = \$105 ;
+    if (\$117 ) begin
       \$280  = 1'h0;
     end
     if (rst) begin
@@ -51872,11 +51908,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$281  = error_2;
-    if (\$114 ) begin
+    \$281  = complete_2;
+    if (\$108 ) begin
       \$281  = 1'h1;
     end
-    if (\$116 ) begin
+    if (\$117 ) begin
       \$281  = 1'h0;
     end
     if (rst) begin
@@ -51885,38 +51921,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$282  = id_2;
-    if (\$118 ) begin
-      \$282  = aw__payload[3:0];
+    \$282  = error_2;
+    if (\$115 ) begin
+      \$282  = 1'h1;
+    end
+    if (\$117 ) begin
+      \$282  = 1'h0;
     end
     if (rst) begin
-      \$282  = 4'h0;
+      \$282  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$283  = \$128 [8:0];
+    \$283  = id_2;
+    if (\$119 ) begin
+      \$283  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$283  = 9'h000;
+      \$283  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$284  = \$130 ;
-    if (\$142 ) begin
-      \$284  = 1'h0;
-    end
+    \$284  = \$129 [8:0];
     if (rst) begin
-      \$284  = 1'h0;
+      \$284  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$285  = complete_3;
-    if (\$133 ) begin
-      \$285  = 1'h1;
-    end
-    if (\$142 ) begin
+    \$285  = \$131 ;
+    if (\$143 ) begin
       \$285  = 1'h0;
     end
     if (rst) begin
@@ -51925,11 +51961,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$286  = error_3;
-    if (\$140 ) begin
+    \$286  = complete_3;
+    if (\$134 ) begin
       \$286  = 1'h1;
     end
-    if (\$142 ) begin
+    if (\$143 ) begin
       \$286  = 1'h0;
     end
     if (rst) begin
@@ -51938,38 +51974,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$287  = id_3;
-    if (\$144 ) begin
-      \$287  = aw__payload[3:0];
+    \$287  = error_3;
+    if (\$141 ) begin
+      \$287  = 1'h1;
+    end
+    if (\$143 ) begin
+      \$287  = 1'h0;
     end
     if (rst) begin
-      \$287  = 4'h0;
+      \$287  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$288  = \$154 [8:0];
+    \$288  = id_3;
+    if (\$145 ) begin
+      \$288  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$288  = 9'h000;
+      \$288  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$289  = \$156 ;
-    if (\$168 ) begin
-      \$289  = 1'h0;
-    end
+    \$289  = \$155 [8:0];
     if (rst) begin
-      \$289  = 1'h0;
+      \$289  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$290  = complete_4;
-    if (\$159 ) begin
-      \$290  = 1'h1;
-    end
-    if (\$168 ) begin
+    \$290  = \$157 ;
+    if (\$169 ) begin
       \$290  = 1'h0;
     end
     if (rst) begin
@@ -51978,11 +52014,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$291  = error_4;
-    if (\$166 ) begin
+    \$291  = complete_4;
+    if (\$160 ) begin
       \$291  = 1'h1;
     end
-    if (\$168 ) begin
+    if (\$169 ) begin
       \$291  = 1'h0;
     end
     if (rst) begin
@@ -51991,38 +52027,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$292  = id_4;
-    if (\$170 ) begin
-      \$292  = aw__payload[3:0];
+    \$292  = error_4;
+    if (\$167 ) begin
+      \$292  = 1'h1;
+    end
+    if (\$169 ) begin
+      \$292  = 1'h0;
     end
     if (rst) begin
-      \$292  = 4'h0;
+      \$292  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$293  = \$180 [8:0];
+    \$293  = id_4;
+    if (\$171 ) begin
+      \$293  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$293  = 9'h000;
+      \$293  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$294  = \$182 ;
-    if (\$194 ) begin
-      \$294  = 1'h0;
-    end
+    \$294  = \$181 [8:0];
     if (rst) begin
-      \$294  = 1'h0;
+      \$294  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$295  = complete_5;
-    if (\$185 ) begin
-      \$295  = 1'h1;
-    end
-    if (\$194 ) begin
+    \$295  = \$183 ;
+    if (\$195 ) begin
       \$295  = 1'h0;
     end
     if (rst) begin
@@ -52031,11 +52067,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$296  = error_5;
-    if (\$192 ) begin
+    \$296  = complete_5;
+    if (\$186 ) begin
       \$296  = 1'h1;
     end
-    if (\$194 ) begin
+    if (\$195 ) begin
       \$296  = 1'h0;
     end
     if (rst) begin
@@ -52044,38 +52080,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$297  = id_5;
-    if (\$196 ) begin
-      \$297  = aw__payload[3:0];
+    \$297  = error_5;
+    if (\$193 ) begin
+      \$297  = 1'h1;
+    end
+    if (\$195 ) begin
+      \$297  = 1'h0;
     end
     if (rst) begin
-      \$297  = 4'h0;
+      \$297  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$298  = \$206 [8:0];
+    \$298  = id_5;
+    if (\$197 ) begin
+      \$298  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$298  = 9'h000;
+      \$298  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$299  = \$208 ;
-    if (\$220 ) begin
-      \$299  = 1'h0;
-    end
+    \$299  = \$207 [8:0];
     if (rst) begin
-      \$299  = 1'h0;
+      \$299  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$300  = complete_6;
-    if (\$211 ) begin
-      \$300  = 1'h1;
-    end
-    if (\$220 ) begin
+    \$300  = \$209 ;
+    if (\$221 ) begin
       \$300  = 1'h0;
     end
     if (rst) begin
@@ -52084,11 +52120,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$301  = error_6;
-    if (\$218 ) begin
+    \$301  = complete_6;
+    if (\$212 ) begin
       \$301  = 1'h1;
     end
-    if (\$220 ) begin
+    if (\$221 ) begin
       \$301  = 1'h0;
     end
     if (rst) begin
@@ -52097,38 +52133,38 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$302  = id_6;
-    if (\$222 ) begin
-      \$302  = aw__payload[3:0];
+    \$302  = error_6;
+    if (\$219 ) begin
+      \$302  = 1'h1;
+    end
+    if (\$221 ) begin
+      \$302  = 1'h0;
     end
     if (rst) begin
-      \$302  = 4'h0;
+      \$302  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$303  = \$232 [8:0];
+    \$303  = id_6;
+    if (\$223 ) begin
+      \$303  = aw__payload[3:0];
+    end
     if (rst) begin
-      \$303  = 9'h000;
+      \$303  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$304  = \$234 ;
-    if (\$246 ) begin
-      \$304  = 1'h0;
-    end
+    \$304  = \$233 [8:0];
     if (rst) begin
-      \$304  = 1'h0;
+      \$304  = 9'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$305  = complete_7;
-    if (\$237 ) begin
-      \$305  = 1'h1;
-    end
-    if (\$246 ) begin
+    \$305  = \$235 ;
+    if (\$247 ) begin
       \$305  = 1'h0;
     end
     if (rst) begin
@@ -52137,11 +52173,11 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$306  = error_7;
-    if (\$244 ) begin
+    \$306  = complete_7;
+    if (\$238 ) begin
       \$306  = 1'h1;
     end
-    if (\$246 ) begin
+    if (\$247 ) begin
       \$306  = 1'h0;
     end
     if (rst) begin
@@ -52150,39 +52186,52 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$307  = id_7;
-    if (\$248 ) begin
-      \$307  = aw__payload[3:0];
+    \$307  = error_7;
+    if (\$245 ) begin
+      \$307  = 1'h1;
+    end
+    if (\$247 ) begin
+      \$307  = 1'h0;
     end
     if (rst) begin
-      \$307  = 4'h0;
+      \$307  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$308  = b__valid;
-    if (\$250 ) begin
-      \$308  = ended;
+    \$308  = id_7;
+    if (\$249 ) begin
+      \$308  = aw__payload[3:0];
     end
     if (rst) begin
-      \$308  = 1'h0;
+      \$308  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$309  = b__payload;
-    if (\$250 ) begin
-      \$309 [3:0] = \$251 ;
-      \$309 [5:4] = \$253 ;
+    \$309  = b__valid;
+    if (\$251 ) begin
+      \$309  = ended;
     end
     if (rst) begin
-      \$309  = 6'h00;
+      \$309  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$310  = b__payload;
+    if (\$251 ) begin
+      \$310 [3:0] = \$252 ;
+      \$310 [5:4] = \$254 ;
+    end
+    if (rst) begin
+      \$310  = 6'h00;
     end
   end
   assign i__valid = begun;
-  assign \within  = { \$15 , \$14 , \$13 , \$12 , \$11 , \$10 , \$9  };
-  assign increased = \$17 [31:0];
-  assign block = { 17'h00000, \$18  };
+  assign \within  = { \$16 , \$15 , \$14 , \$13 , \$12 , \$11 , \$10  };
+  assign increased = \$18 [31:0];
+  assign block = { 17'h00000, \$19  };
   assign \i__payload.address  = i__payload[67:0];
   assign \i__payload.address.id  = i__payload[3:0];
   assign \i__payload.address.addr  = i__payload[35:4];
@@ -52239,8 +52288,8 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   assign \routed__payload.refused  = routed__payload[5];
   assign \b__payload.id  = b__payload[3:0];
   assign \b__payload.resp  = b__payload[5:4];
-  assign beat__payload[128] = \$8 ;
-  assign beat__payload[127] = \$2 ;
+  assign beat__payload[128] = \$9 ;
+  assign beat__payload[127] = \$3 ;
   assign beat__payload[126] = last;
   assign beat__payload[125:123] = o__payload[70:68];
   assign beat__payload[122:120] = o__payload[67:65];
@@ -52250,6 +52299,7 @@ module \t3_node_small.producer.writes (w__valid, b__ready, clk, rst, commit__val
   assign beat__payload[31:0] = address;
   assign i__payload[70:68] = newest;
   assign i__payload[67:0] = aw__payload;
+  assign aw__ready = \$1 ;
 endmodule
 
 module \t3_node_small.producer.writes.bursts (rst, i__valid, o__ready, write__data, o__valid, o__payload, clk);
@@ -52735,7 +52785,7 @@ endmodule
 
 module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar__valid, r__ready, clk, rst, error__0__valid, error__1__valid, error__2__valid, error__3__valid, error__4__valid, error__5__valid, first_read__valid, aw__ready, w__ready, b__payload, clear_count, w__payload, levels
 , events, error__0__payload, error__2__payload, error__3__payload, state_done, state, plan_done, error__4__payload, status, interrupt, first_read__payload, holding, holding_plan, error__1__payload, error__5__payload, b__valid, ar__ready, state_start, r__valid, policy, hold
-, starvation_limit, memory_latency, link_latency, link_interval, link_fraction, hold_timeout, link_header_interval, link_header_fraction, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, irq, state_index, r__payload, table__valid
+, starvation_limit, memory_latency_cycles, link_latency_cycles, link_interval, link_fraction, hold_timeout, link_header_interval, link_header_fraction, fixed_threshold, fixed, boundaries__0, boundaries__1, boundaries__2, thresholds__0, thresholds__1, thresholds__2, thresholds__3, irq, state_index, r__payload, table__valid
 , table__payload, cycle, intensity, aw__payload);
   reg \$auto$verilog_backend.cc:2355:dump_module$59 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$59 <= 1'b0;
@@ -53895,9 +53945,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   reg [1:0] \$2036 ;
   reg \$2037 ;
   reg [15:0] \$2038 ;
-  reg [15:0] \$2039 ;
+  reg [7:0] \$2039 ;
   wire \$204 ;
-  reg [15:0] \$2040 ;
+  reg [8:0] \$2040 ;
   reg [15:0] \$2041 ;
   reg [15:0] \$2042 ;
   reg [31:0] \$2043 ;
@@ -53906,7 +53956,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   reg [7:0] \$2046 ;
   reg \$2047 ;
   reg \$2048 ;
-  reg [15:0] \$2049 ;
+  reg [9:0] \$2049 ;
   wire \$205 ;
   reg [15:0] \$2050 ;
   reg \$2051 ;
@@ -53917,7 +53967,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   reg [15:0] \$2056 ;
   reg [15:0] \$2057 ;
   reg [15:0] \$2058 ;
-  reg [7:0] \$2059 ;
+  reg [3:0] \$2059 ;
   wire \$206 ;
   reg \$2060 ;
   reg \$2061 ;
@@ -55216,7 +55266,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   reg [7:0] irq_enable_plan_done = 8'h00;
   reg irq_status_command = 1'h0;
   reg irq_status_error = 1'h0;
-  reg [7:0] irq_status_plan_done = 8'h00;
+  reg [3:0] irq_status_plan_done = 4'h0;
   reg is_counter = 1'h0;
   reg is_plain = 1'h0;
   reg is_state = 1'h0;
@@ -55247,10 +55297,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   wire [15:0] link_interval_cycles;
   (* init = 16'h0000 *)
   wire [15:0] link_interval_fraction;
-  output [15:0] link_latency;
-  reg [15:0] link_latency = 16'h0000;
-  (* init = 16'h0000 *)
-  wire [15:0] link_latency_cycles;
+  wire [15:0] link_latency;
+  output [8:0] link_latency_cycles;
+  reg [8:0] link_latency_cycles = 9'h000;
   (* init = 9'h080 *)
   wire [8:0] mca_boundary_0_intensity;
   (* init = 9'h040 *)
@@ -55269,10 +55318,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   wire [15:0] mca_threshold_2_accesses;
   (* init = 16'h0000 *)
   wire [15:0] mca_threshold_3_accesses;
-  output [15:0] memory_latency;
-  reg [15:0] memory_latency = 16'h0000;
-  (* init = 16'h0000 *)
-  wire [15:0] memory_latency_cycles;
+  wire [15:0] memory_latency;
+  output [7:0] memory_latency_cycles;
+  reg [7:0] memory_latency_cycles = 8'h00;
   input [3:0] plan_done;
   wire [3:0] plan_done;
   output [1:0] policy;
@@ -55451,7 +55499,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   reg [15:0] thresholds__2 = 16'h001e;
   output [15:0] thresholds__3;
   reg [15:0] thresholds__3 = 16'h0000;
-  reg [15:0] tile_state_index_slot = 16'h0000;
+  reg [9:0] tile_state_index_slot = 10'h000;
   wire [63:0] value;
   input [35:0] w__payload;
   wire [35:0] w__payload;
@@ -55600,7 +55648,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$108  = act & at_counter_control;
   assign \$109  = written_irq_status ? word[7:0] : 8'h00;
   assign \$110  = ~ \$109 ;
-  assign \$111  = irq_status_plan_done & \$110 ;
+  assign \$111  = { 4'h0, irq_status_plan_done } & \$110 ;
   assign \$112  = \$111  | { 4'h0, plan_done };
   assign \$113  = written_irq_status ? word[8] : 1'h0;
   assign \$114  = ~ \$113 ;
@@ -55611,7 +55659,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$119  = ~ \$118 ;
   assign \$120  = irq_status_command & \$119 ;
   assign \$121  = \$120  | interrupt;
-  assign \$122  = irq_status_plan_done & irq_enable_plan_done;
+  assign \$122  = { 4'h0, irq_status_plan_done } & irq_enable_plan_done;
   assign \$123  = irq_status_error & irq_enable_error;
   assign \$124  = irq_status_command & irq_enable_command;
   assign \$125  = | { \$124 , \$123 , \$122  };
@@ -55741,8 +55789,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$260  = reads_scratch_0 & scratch_value[0];
   assign \$263  = reads_control_0 & policy[0];
   assign \$264  = reads_starvation_limit_0 & starvation_limit[0];
-  assign \$265  = reads_memory_latency_0 & memory_latency[0];
-  assign \$266  = reads_link_latency_0 & link_latency[0];
+  assign \$265  = reads_memory_latency_0 & memory_latency_cycles[0];
+  assign \$266  = reads_link_latency_0 & link_latency_cycles[0];
   assign \$267  = reads_link_interval_0 & link_interval[0];
   assign \$268  = reads_hold_timeout_0 & hold_timeout[0];
   assign \$269  = reads_link_header_interval_0 & link_header_interval[0];
@@ -55781,8 +55829,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$314  = reads_scratch_0 & scratch_value[1];
   assign \$317  = reads_control_0 & policy[1];
   assign \$318  = reads_starvation_limit_0 & starvation_limit[1];
-  assign \$319  = reads_memory_latency_0 & memory_latency[1];
-  assign \$320  = reads_link_latency_0 & link_latency[1];
+  assign \$319  = reads_memory_latency_0 & memory_latency_cycles[1];
+  assign \$320  = reads_link_latency_0 & link_latency_cycles[1];
   assign \$321  = reads_link_interval_0 & link_interval[1];
   assign \$322  = reads_hold_timeout_0 & hold_timeout[1];
   assign \$323  = reads_link_header_interval_0 & link_header_interval[1];
@@ -55819,8 +55867,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$356  = | { \$355 , \$354 , \$353 , \$352 , \$351 , \$350 , \$349 , \$348 , \$347 , \$346 , \$345 , \$344 , \$343 , \$342 , \$341 , \$340 , \$339 , \$338 , \$337 , \$336 , \$335 , \$334 , \$333 , \$332 , \$331 , \$330 , \$329 , \$328 , \$327 , \$326 , \$325 , \$324 , \$323 , \$322 , \$321 , \$320 , \$319 , \$318 , \$317 , \$316 , \$315 , \$314 , \$313 , \$312 , \$311 , \$310 , \$309 , \$308 , \$307 , \$306 , \$305 , \$304 , \$303  };
   assign \$368  = reads_scratch_0 & scratch_value[2];
   assign \$372  = reads_starvation_limit_0 & starvation_limit[2];
-  assign \$373  = reads_memory_latency_0 & memory_latency[2];
-  assign \$374  = reads_link_latency_0 & link_latency[2];
+  assign \$373  = reads_memory_latency_0 & memory_latency_cycles[2];
+  assign \$374  = reads_link_latency_0 & link_latency_cycles[2];
   assign \$375  = reads_link_interval_0 & link_interval[2];
   assign \$376  = reads_hold_timeout_0 & hold_timeout[2];
   assign \$377  = reads_link_header_interval_0 & link_header_interval[2];
@@ -55857,8 +55905,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$410  = | { \$409 , \$408 , \$407 , \$406 , \$405 , \$404 , \$403 , \$402 , \$401 , \$400 , \$399 , \$398 , \$397 , \$396 , \$395 , \$394 , \$393 , \$392 , \$391 , \$390 , \$389 , \$388 , \$387 , \$386 , \$385 , \$384 , \$383 , \$382 , \$381 , \$380 , \$379 , \$378 , \$377 , \$376 , \$375 , \$374 , \$373 , \$372 , \$371 , \$370 , \$369 , \$368 , \$367 , \$366 , \$365 , \$364 , \$363 , \$362 , \$361 , \$360 , \$359 , \$358 , \$357  };
   assign \$422  = reads_scratch_0 & scratch_value[3];
   assign \$426  = reads_starvation_limit_0 & starvation_limit[3];
-  assign \$427  = reads_memory_latency_0 & memory_latency[3];
-  assign \$428  = reads_link_latency_0 & link_latency[3];
+  assign \$427  = reads_memory_latency_0 & memory_latency_cycles[3];
+  assign \$428  = reads_link_latency_0 & link_latency_cycles[3];
   assign \$429  = reads_link_interval_0 & link_interval[3];
   assign \$430  = reads_hold_timeout_0 & hold_timeout[3];
   assign \$431  = reads_link_header_interval_0 & link_header_interval[3];
@@ -55895,12 +55943,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$464  = | { \$463 , \$462 , \$461 , \$460 , \$459 , \$458 , \$457 , \$456 , \$455 , \$454 , \$453 , \$452 , \$451 , \$450 , \$449 , \$448 , \$447 , \$446 , \$445 , \$444 , \$443 , \$442 , \$441 , \$440 , \$439 , \$438 , \$437 , \$436 , \$435 , \$434 , \$433 , \$432 , \$431 , \$430 , \$429 , \$428 , \$427 , \$426 , \$425 , \$424 , \$423 , \$422 , \$421 , \$420 , \$419 , \$418 , \$417 , \$416 , \$415 , \$414 , \$413 , \$412 , \$411  };
   assign \$476  = reads_scratch_0 & scratch_value[4];
   assign \$480  = reads_starvation_limit_0 & starvation_limit[4];
-  assign \$481  = reads_memory_latency_0 & memory_latency[4];
-  assign \$482  = reads_link_latency_0 & link_latency[4];
+  assign \$481  = reads_memory_latency_0 & memory_latency_cycles[4];
+  assign \$482  = reads_link_latency_0 & link_latency_cycles[4];
   assign \$483  = reads_link_interval_0 & link_interval[4];
   assign \$484  = reads_hold_timeout_0 & hold_timeout[4];
   assign \$485  = reads_link_header_interval_0 & link_header_interval[4];
-  assign \$486  = reads_irq_status_0 & irq_status_plan_done[4];
   assign \$487  = reads_irq_enable_0 & irq_enable_plan_done[4];
   assign \$488  = reads_error_status_0 & \status$238 [4];
   assign \$489  = reads_error_count_0 & count[4];
@@ -55932,12 +55979,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$518  = | { \$517 , \$516 , \$515 , \$514 , \$513 , \$512 , \$511 , \$510 , \$509 , \$508 , \$507 , \$506 , \$505 , \$504 , \$503 , \$502 , \$501 , \$500 , \$499 , \$498 , \$497 , \$496 , \$495 , \$494 , \$493 , \$492 , \$491 , \$490 , \$489 , \$488 , \$487 , \$486 , \$485 , \$484 , \$483 , \$482 , \$481 , \$480 , \$479 , \$478 , \$477 , \$476 , \$475 , \$474 , \$473 , \$472 , \$471 , \$470 , \$469 , \$468 , \$467 , \$466 , \$465  };
   assign \$530  = reads_scratch_0 & scratch_value[5];
   assign \$534  = reads_starvation_limit_0 & starvation_limit[5];
-  assign \$535  = reads_memory_latency_0 & memory_latency[5];
-  assign \$536  = reads_link_latency_0 & link_latency[5];
+  assign \$535  = reads_memory_latency_0 & memory_latency_cycles[5];
+  assign \$536  = reads_link_latency_0 & link_latency_cycles[5];
   assign \$537  = reads_link_interval_0 & link_interval[5];
   assign \$538  = reads_hold_timeout_0 & hold_timeout[5];
   assign \$539  = reads_link_header_interval_0 & link_header_interval[5];
-  assign \$540  = reads_irq_status_0 & irq_status_plan_done[5];
   assign \$541  = reads_irq_enable_0 & irq_enable_plan_done[5];
   assign \$542  = reads_error_status_0 & \status$238 [5];
   assign \$543  = reads_error_count_0 & count[5];
@@ -55969,12 +56015,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$572  = | { \$571 , \$570 , \$569 , \$568 , \$567 , \$566 , \$565 , \$564 , \$563 , \$562 , \$561 , \$560 , \$559 , \$558 , \$557 , \$556 , \$555 , \$554 , \$553 , \$552 , \$551 , \$550 , \$549 , \$548 , \$547 , \$546 , \$545 , \$544 , \$543 , \$542 , \$541 , \$540 , \$539 , \$538 , \$537 , \$536 , \$535 , \$534 , \$533 , \$532 , \$531 , \$530 , \$529 , \$528 , \$527 , \$526 , \$525 , \$524 , \$523 , \$522 , \$521 , \$520 , \$519  };
   assign \$584  = reads_scratch_0 & scratch_value[6];
   assign \$588  = reads_starvation_limit_0 & starvation_limit[6];
-  assign \$589  = reads_memory_latency_0 & memory_latency[6];
-  assign \$590  = reads_link_latency_0 & link_latency[6];
+  assign \$589  = reads_memory_latency_0 & memory_latency_cycles[6];
+  assign \$590  = reads_link_latency_0 & link_latency_cycles[6];
   assign \$591  = reads_link_interval_0 & link_interval[6];
   assign \$592  = reads_hold_timeout_0 & hold_timeout[6];
   assign \$593  = reads_link_header_interval_0 & link_header_interval[6];
-  assign \$594  = reads_irq_status_0 & irq_status_plan_done[6];
   assign \$595  = reads_irq_enable_0 & irq_enable_plan_done[6];
   assign \$596  = reads_error_status_0 & \status$238 [6];
   assign \$597  = reads_error_count_0 & count[6];
@@ -56006,12 +56051,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$626  = | { \$625 , \$624 , \$623 , \$622 , \$621 , \$620 , \$619 , \$618 , \$617 , \$616 , \$615 , \$614 , \$613 , \$612 , \$611 , \$610 , \$609 , \$608 , \$607 , \$606 , \$605 , \$604 , \$603 , \$602 , \$601 , \$600 , \$599 , \$598 , \$597 , \$596 , \$595 , \$594 , \$593 , \$592 , \$591 , \$590 , \$589 , \$588 , \$587 , \$586 , \$585 , \$584 , \$583 , \$582 , \$581 , \$580 , \$579 , \$578 , \$577 , \$576 , \$575 , \$574 , \$573  };
   assign \$638  = reads_scratch_0 & scratch_value[7];
   assign \$642  = reads_starvation_limit_0 & starvation_limit[7];
-  assign \$643  = reads_memory_latency_0 & memory_latency[7];
-  assign \$644  = reads_link_latency_0 & link_latency[7];
+  assign \$643  = reads_memory_latency_0 & memory_latency_cycles[7];
+  assign \$644  = reads_link_latency_0 & link_latency_cycles[7];
   assign \$645  = reads_link_interval_0 & link_interval[7];
   assign \$646  = reads_hold_timeout_0 & hold_timeout[7];
   assign \$647  = reads_link_header_interval_0 & link_header_interval[7];
-  assign \$648  = reads_irq_status_0 & irq_status_plan_done[7];
   assign \$649  = reads_irq_enable_0 & irq_enable_plan_done[7];
   assign \$650  = reads_error_status_0 & \status$238 [7];
   assign \$651  = reads_error_count_0 & count[7];
@@ -56044,8 +56088,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$692  = reads_scratch_0 & scratch_value[8];
   assign \$695  = reads_control_0 & hold;
   assign \$696  = reads_starvation_limit_0 & starvation_limit[8];
-  assign \$697  = reads_memory_latency_0 & memory_latency[8];
-  assign \$698  = reads_link_latency_0 & link_latency[8];
+  assign \$698  = reads_link_latency_0 & link_latency_cycles[8];
   assign \$699  = reads_link_interval_0 & link_interval[8];
   assign \$700  = reads_hold_timeout_0 & hold_timeout[8];
   assign \$701  = reads_link_header_interval_0 & link_header_interval[8];
@@ -56078,8 +56121,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$734  = | { \$733 , \$732 , \$731 , \$730 , \$729 , \$728 , \$727 , \$726 , \$725 , \$724 , \$723 , \$722 , \$721 , \$720 , \$719 , \$718 , \$717 , \$716 , \$715 , \$714 , \$713 , \$712 , \$711 , \$710 , \$709 , \$708 , \$707 , \$706 , \$705 , \$704 , \$703 , \$702 , \$701 , \$700 , \$699 , \$698 , \$697 , \$696 , \$695 , \$694 , \$693 , \$692 , \$691 , \$690 , \$689 , \$688 , \$687 , \$686 , \$685 , \$684 , \$683 , \$682 , \$681  };
   assign \$746  = reads_scratch_0 & scratch_value[9];
   assign \$750  = reads_starvation_limit_0 & starvation_limit[9];
-  assign \$751  = reads_memory_latency_0 & memory_latency[9];
-  assign \$752  = reads_link_latency_0 & link_latency[9];
   assign \$753  = reads_link_interval_0 & link_interval[9];
   assign \$754  = reads_hold_timeout_0 & hold_timeout[9];
   assign \$755  = reads_link_header_interval_0 & link_header_interval[9];
@@ -56108,8 +56149,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$788  = | { \$787 , \$786 , \$785 , \$784 , \$783 , \$782 , \$781 , \$780 , \$779 , \$778 , \$777 , \$776 , \$775 , \$774 , \$773 , \$772 , \$771 , \$770 , \$769 , \$768 , \$767 , \$766 , \$765 , \$764 , \$763 , \$762 , \$761 , \$760 , \$759 , \$758 , \$757 , \$756 , \$755 , \$754 , \$753 , \$752 , \$751 , \$750 , \$749 , \$748 , \$747 , \$746 , \$745 , \$744 , \$743 , \$742 , \$741 , \$740 , \$739 , \$738 , \$737 , \$736 , \$735  };
   assign \$800  = reads_scratch_0 & scratch_value[10];
   assign \$804  = reads_starvation_limit_0 & starvation_limit[10];
-  assign \$805  = reads_memory_latency_0 & memory_latency[10];
-  assign \$806  = reads_link_latency_0 & link_latency[10];
   assign \$807  = reads_link_interval_0 & link_interval[10];
   assign \$808  = reads_hold_timeout_0 & hold_timeout[10];
   assign \$809  = reads_link_header_interval_0 & link_header_interval[10];
@@ -56117,7 +56156,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$813  = reads_error_count_0 & count[10];
   assign \$815  = reads_first_error_address_lo_0 & first[14];
   assign \$818  = reads_first_error_ids_0 & first[59];
-  assign \$820  = reads_tile_state_index_0 & tile_state_index_slot[10];
   assign \$821  = reads_mca_control_0 & fixed_threshold[10];
   assign \$826  = reads_mca_threshold_0_0 & thresholds__0[10];
   assign \$827  = reads_mca_threshold_1_0 & thresholds__1[10];
@@ -56134,8 +56172,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$842  = | { \$841 , \$840 , \$839 , \$838 , \$837 , \$836 , \$835 , \$834 , \$833 , \$832 , \$831 , \$830 , \$829 , \$828 , \$827 , \$826 , \$825 , \$824 , \$823 , \$822 , \$821 , \$820 , \$819 , \$818 , \$817 , \$816 , \$815 , \$814 , \$813 , \$812 , \$811 , \$810 , \$809 , \$808 , \$807 , \$806 , \$805 , \$804 , \$803 , \$802 , \$801 , \$800 , \$799 , \$798 , \$797 , \$796 , \$795 , \$794 , \$793 , \$792 , \$791 , \$790 , \$789  };
   assign \$854  = reads_scratch_0 & scratch_value[11];
   assign \$858  = reads_starvation_limit_0 & starvation_limit[11];
-  assign \$859  = reads_memory_latency_0 & memory_latency[11];
-  assign \$860  = reads_link_latency_0 & link_latency[11];
   assign \$861  = reads_link_interval_0 & link_interval[11];
   assign \$862  = reads_hold_timeout_0 & hold_timeout[11];
   assign \$863  = reads_link_header_interval_0 & link_header_interval[11];
@@ -56143,7 +56179,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$867  = reads_error_count_0 & count[11];
   assign \$869  = reads_first_error_address_lo_0 & first[15];
   assign \$872  = reads_first_error_ids_0 & first[60];
-  assign \$874  = reads_tile_state_index_0 & tile_state_index_slot[11];
   assign \$875  = reads_mca_control_0 & fixed_threshold[11];
   assign \$880  = reads_mca_threshold_0_0 & thresholds__0[11];
   assign \$881  = reads_mca_threshold_1_0 & thresholds__1[11];
@@ -56160,8 +56195,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$896  = | { \$895 , \$894 , \$893 , \$892 , \$891 , \$890 , \$889 , \$888 , \$887 , \$886 , \$885 , \$884 , \$883 , \$882 , \$881 , \$880 , \$879 , \$878 , \$877 , \$876 , \$875 , \$874 , \$873 , \$872 , \$871 , \$870 , \$869 , \$868 , \$867 , \$866 , \$865 , \$864 , \$863 , \$862 , \$861 , \$860 , \$859 , \$858 , \$857 , \$856 , \$855 , \$854 , \$853 , \$852 , \$851 , \$850 , \$849 , \$848 , \$847 , \$846 , \$845 , \$844 , \$843  };
   assign \$908  = reads_scratch_0 & scratch_value[12];
   assign \$912  = reads_starvation_limit_0 & starvation_limit[12];
-  assign \$913  = reads_memory_latency_0 & memory_latency[12];
-  assign \$914  = reads_link_latency_0 & link_latency[12];
   assign \$915  = reads_link_interval_0 & link_interval[12];
   assign \$916  = reads_hold_timeout_0 & hold_timeout[12];
   assign \$917  = reads_link_header_interval_0 & link_header_interval[12];
@@ -56169,7 +56202,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$921  = reads_error_count_0 & count[12];
   assign \$923  = reads_first_error_address_lo_0 & first[16];
   assign \$926  = reads_first_error_ids_0 & first[61];
-  assign \$928  = reads_tile_state_index_0 & tile_state_index_slot[12];
   assign \$929  = reads_mca_control_0 & fixed_threshold[12];
   assign \$930  = reads_mca_status_0 & intensity[9];
   assign \$934  = reads_mca_threshold_0_0 & thresholds__0[12];
@@ -56187,8 +56219,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$950  = | { \$949 , \$948 , \$947 , \$946 , \$945 , \$944 , \$943 , \$942 , \$941 , \$940 , \$939 , \$938 , \$937 , \$936 , \$935 , \$934 , \$933 , \$932 , \$931 , \$930 , \$929 , \$928 , \$927 , \$926 , \$925 , \$924 , \$923 , \$922 , \$921 , \$920 , \$919 , \$918 , \$917 , \$916 , \$915 , \$914 , \$913 , \$912 , \$911 , \$910 , \$909 , \$908 , \$907 , \$906 , \$905 , \$904 , \$903 , \$902 , \$901 , \$900 , \$899 , \$898 , \$897  };
   assign \$962  = reads_scratch_0 & scratch_value[13];
   assign \$966  = reads_starvation_limit_0 & starvation_limit[13];
-  assign \$967  = reads_memory_latency_0 & memory_latency[13];
-  assign \$968  = reads_link_latency_0 & link_latency[13];
   assign \$969  = reads_link_interval_0 & link_interval[13];
   assign \$970  = reads_hold_timeout_0 & hold_timeout[13];
   assign \$971  = reads_link_header_interval_0 & link_header_interval[13];
@@ -56196,7 +56226,6 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$975  = reads_error_count_0 & count[13];
   assign \$977  = reads_first_error_address_lo_0 & first[17];
   assign \$980  = reads_first_error_ids_0 & first[62];
-  assign \$982  = reads_tile_state_index_0 & tile_state_index_slot[13];
   assign \$983  = reads_mca_control_0 & fixed_threshold[13];
   assign \$984  = reads_mca_status_0 & intensity[10];
   assign \$988  = reads_mca_threshold_0_0 & thresholds__0[13];
@@ -56214,15 +56243,12 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1004  = | { \$1003 , \$1002 , \$1001 , \$1000 , \$999 , \$998 , \$997 , \$996 , \$995 , \$994 , \$993 , \$992 , \$991 , \$990 , \$989 , \$988 , \$987 , \$986 , \$985 , \$984 , \$983 , \$982 , \$981 , \$980 , \$979 , \$978 , \$977 , \$976 , \$975 , \$974 , \$973 , \$972 , \$971 , \$970 , \$969 , \$968 , \$967 , \$966 , \$965 , \$964 , \$963 , \$962 , \$961 , \$960 , \$959 , \$958 , \$957 , \$956 , \$955 , \$954 , \$953 , \$952 , \$951  };
   assign \$1016  = reads_scratch_0 & scratch_value[14];
   assign \$1020  = reads_starvation_limit_0 & starvation_limit[14];
-  assign \$1021  = reads_memory_latency_0 & memory_latency[14];
-  assign \$1022  = reads_link_latency_0 & link_latency[14];
   assign \$1023  = reads_link_interval_0 & link_interval[14];
   assign \$1024  = reads_hold_timeout_0 & hold_timeout[14];
   assign \$1025  = reads_link_header_interval_0 & link_header_interval[14];
   assign \$1029  = reads_error_count_0 & count[14];
   assign \$1031  = reads_first_error_address_lo_0 & first[18];
   assign \$1034  = reads_first_error_ids_0 & first[63];
-  assign \$1036  = reads_tile_state_index_0 & tile_state_index_slot[14];
   assign \$1037  = reads_mca_control_0 & fixed_threshold[14];
   assign \$1038  = reads_mca_status_0 & intensity[11];
   assign \$1042  = reads_mca_threshold_0_0 & thresholds__0[14];
@@ -56240,15 +56266,12 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1058  = | { \$1057 , \$1056 , \$1055 , \$1054 , \$1053 , \$1052 , \$1051 , \$1050 , \$1049 , \$1048 , \$1047 , \$1046 , \$1045 , \$1044 , \$1043 , \$1042 , \$1041 , \$1040 , \$1039 , \$1038 , \$1037 , \$1036 , \$1035 , \$1034 , \$1033 , \$1032 , \$1031 , \$1030 , \$1029 , \$1028 , \$1027 , \$1026 , \$1025 , \$1024 , \$1023 , \$1022 , \$1021 , \$1020 , \$1019 , \$1018 , \$1017 , \$1016 , \$1015 , \$1014 , \$1013 , \$1012 , \$1011 , \$1010 , \$1009 , \$1008 , \$1007 , \$1006 , \$1005  };
   assign \$1070  = reads_scratch_0 & scratch_value[15];
   assign \$1074  = reads_starvation_limit_0 & starvation_limit[15];
-  assign \$1075  = reads_memory_latency_0 & memory_latency[15];
-  assign \$1076  = reads_link_latency_0 & link_latency[15];
   assign \$1077  = reads_link_interval_0 & link_interval[15];
   assign \$1078  = reads_hold_timeout_0 & hold_timeout[15];
   assign \$1079  = reads_link_header_interval_0 & link_header_interval[15];
   assign \$1083  = reads_error_count_0 & count[15];
   assign \$1085  = reads_first_error_address_lo_0 & first[19];
   assign \$1088  = reads_first_error_ids_0 & first[64];
-  assign \$1090  = reads_tile_state_index_0 & tile_state_index_slot[15];
   assign \$1091  = reads_mca_control_0 & fixed_threshold[15];
   assign \$1092  = reads_mca_status_0 & intensity[12];
   assign \$1096  = reads_mca_threshold_0_0 & thresholds__0[15];
@@ -56529,9 +56552,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   always @(posedge clk)
     starvation_limit <= \$2038 ;
   always @(posedge clk)
-    memory_latency <= \$2039 ;
+    memory_latency_cycles <= \$2039 ;
   always @(posedge clk)
-    link_latency <= \$2040 ;
+    link_latency_cycles <= \$2040 ;
   always @(posedge clk)
     link_interval <= \$2041 ;
   always @(posedge clk)
@@ -56754,8 +56777,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$17837$0 (\$1981 ),
-    .\port$17854$0 (word),
+    .\port$17842$0 (\$1981 ),
+    .\port$17859$0 (word),
     .refused(\refused$141 ),
     .rst(rst),
     .status(status),
@@ -57443,22 +57466,22 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$2039  = memory_latency;
+    \$2039  = memory_latency_cycles;
     if (written_memory_latency) begin
-      \$2039  = word[15:0];
+      \$2039  = word[7:0];
     end
     if (rst) begin
-      \$2039  = 16'h0000;
+      \$2039  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$2040  = link_latency;
+    \$2040  = link_latency_cycles;
     if (written_link_latency) begin
-      \$2040  = word[15:0];
+      \$2040  = word[8:0];
     end
     if (rst) begin
-      \$2040  = 16'h0000;
+      \$2040  = 9'h000;
     end
   end
   always @* begin
@@ -57545,10 +57568,10 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
     \$2049  = tile_state_index_slot;
     if (written_tile_state_index) begin
-      \$2049  = word[15:0];
+      \$2049  = word[9:0];
     end
     if (rst) begin
-      \$2049  = 16'h0000;
+      \$2049  = 10'h000;
     end
   end
   always @* begin
@@ -57643,9 +57666,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$59 ) begin end
-    \$2059  = \$112 ;
+    \$2059  = \$112 [3:0];
     if (rst) begin
-      \$2059  = 8'h00;
+      \$2059  = 4'h0;
     end
   end
   always @* begin
@@ -58252,7 +58275,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
       3'h1:
           /* empty */;
       3'h2:
-          \$2128  = tile_state_index_slot[9:0];
+          \$2128  = tile_state_index_slot;
     endcase
     if (rst) begin
       \$2128  = 10'h000;
@@ -58313,9 +58336,9 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \cycle$44  = cycle;
   assign control_policy = policy;
   assign control_hold = hold;
+  assign memory_latency = { 8'h00, memory_latency_cycles };
   assign starvation_limit_cycles = starvation_limit;
-  assign memory_latency_cycles = memory_latency;
-  assign link_latency_cycles = link_latency;
+  assign link_latency = { 7'h00, link_latency_cycles };
   assign link_interval_cycles = link_interval;
   assign link_interval_fraction = link_fraction;
   assign link_header_interval_cycles = link_header_interval;
@@ -58614,7 +58637,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$71  = address[19];
   assign \$249  = reads_product_id_0;
   assign \$250  = 1'h0;
-  assign \$251  = reads_config_hash_0;
+  assign \$251  = 1'h0;
   assign \$252  = 1'h0;
   assign \$253  = reads_cap_tables0_0;
   assign \$254  = 1'h0;
@@ -58623,7 +58646,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$257  = 1'h0;
   assign \$258  = 1'h0;
   assign \$259  = 1'h0;
-  assign \$261  = reads_map_hash_0;
+  assign \$261  = 1'h0;
   assign \$262  = 1'h0;
   assign \$276  = 1'h0;
   assign \$303  = reads_product_id_0;
@@ -58652,7 +58675,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$365  = reads_cap_dma_0;
   assign \$366  = 1'h0;
   assign \$367  = 1'h0;
-  assign \$369  = reads_map_hash_0;
+  assign \$369  = 1'h0;
   assign \$370  = 1'h0;
   assign \$371  = 1'h0;
   assign \$384  = 1'h0;
@@ -58668,7 +58691,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$419  = 1'h0;
   assign \$420  = 1'h0;
   assign \$421  = 1'h0;
-  assign \$423  = reads_map_hash_0;
+  assign \$423  = 1'h0;
   assign \$424  = 1'h0;
   assign \$425  = 1'h0;
   assign \$438  = 1'h0;
@@ -58684,15 +58707,16 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$473  = 1'h0;
   assign \$474  = 1'h0;
   assign \$475  = 1'h0;
-  assign \$477  = reads_map_hash_0;
+  assign \$477  = 1'h0;
   assign \$478  = 1'h0;
   assign \$479  = 1'h0;
+  assign \$486  = 1'h0;
   assign \$490  = 1'h0;
   assign \$492  = 1'h0;
   assign \$495  = 1'h0;
   assign \$519  = 1'h0;
   assign \$520  = 1'h0;
-  assign \$521  = reads_config_hash_0;
+  assign \$521  = 1'h0;
   assign \$522  = 1'h0;
   assign \$523  = reads_cap_tables0_0;
   assign \$524  = 1'h0;
@@ -58701,9 +58725,10 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$527  = 1'h0;
   assign \$528  = 1'h0;
   assign \$529  = 1'h0;
-  assign \$531  = 1'h0;
+  assign \$531  = reads_map_hash_0;
   assign \$532  = 1'h0;
   assign \$533  = 1'h0;
+  assign \$540  = 1'h0;
   assign \$544  = 1'h0;
   assign \$546  = 1'h0;
   assign \$549  = 1'h0;
@@ -58721,6 +58746,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$585  = reads_map_hash_0;
   assign \$586  = 1'h0;
   assign \$587  = 1'h0;
+  assign \$594  = 1'h0;
   assign \$598  = 1'h0;
   assign \$600  = 1'h0;
   assign \$603  = 1'h0;
@@ -58738,6 +58764,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$639  = reads_map_hash_0;
   assign \$640  = 1'h0;
   assign \$641  = 1'h0;
+  assign \$648  = 1'h0;
   assign \$652  = 1'h0;
   assign \$654  = 1'h0;
   assign \$657  = 1'h0;
@@ -58754,6 +58781,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$691  = 1'h0;
   assign \$693  = reads_map_hash_0;
   assign \$694  = 1'h0;
+  assign \$697  = 1'h0;
   assign \$706  = 1'h0;
   assign \$708  = 1'h0;
   assign \$722  = 1'h0;
@@ -58771,9 +58799,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$743  = reads_cap_dma_0;
   assign \$744  = 1'h0;
   assign \$745  = 1'h0;
-  assign \$747  = reads_map_hash_0;
+  assign \$747  = 1'h0;
   assign \$748  = 1'h0;
   assign \$749  = 1'h0;
+  assign \$751  = 1'h0;
+  assign \$752  = 1'h0;
   assign \$760  = 1'h0;
   assign \$762  = 1'h0;
   assign \$768  = 1'h0;
@@ -58798,12 +58828,15 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$801  = reads_map_hash_0;
   assign \$802  = 1'h0;
   assign \$803  = 1'h0;
+  assign \$805  = 1'h0;
+  assign \$806  = 1'h0;
   assign \$810  = 1'h0;
   assign \$811  = 1'h0;
   assign \$814  = 1'h0;
   assign \$816  = 1'h0;
   assign \$817  = 1'h0;
   assign \$819  = 1'h0;
+  assign \$820  = 1'h0;
   assign \$822  = 1'h0;
   assign \$823  = 1'h0;
   assign \$824  = 1'h0;
@@ -58823,15 +58856,18 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$851  = reads_cap_dma_0;
   assign \$852  = 1'h0;
   assign \$853  = 1'h0;
-  assign \$855  = reads_map_hash_0;
+  assign \$855  = 1'h0;
   assign \$856  = 1'h0;
   assign \$857  = 1'h0;
+  assign \$859  = 1'h0;
+  assign \$860  = 1'h0;
   assign \$864  = 1'h0;
   assign \$865  = 1'h0;
   assign \$868  = 1'h0;
   assign \$870  = 1'h0;
   assign \$871  = 1'h0;
   assign \$873  = 1'h0;
+  assign \$874  = 1'h0;
   assign \$876  = 1'h0;
   assign \$877  = 1'h0;
   assign \$878  = 1'h0;
@@ -58854,12 +58890,15 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$909  = 1'h0;
   assign \$910  = reads_cap_queues_0;
   assign \$911  = 1'h0;
+  assign \$913  = 1'h0;
+  assign \$914  = 1'h0;
   assign \$918  = 1'h0;
   assign \$919  = 1'h0;
   assign \$922  = 1'h0;
   assign \$924  = 1'h0;
   assign \$925  = 1'h0;
   assign \$927  = 1'h0;
+  assign \$928  = 1'h0;
   assign \$931  = 1'h0;
   assign \$932  = 1'h0;
   assign \$933  = 1'h0;
@@ -58869,7 +58908,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$941  = 1'h0;
   assign \$951  = 1'h0;
   assign \$952  = 1'h0;
-  assign \$953  = 1'h0;
+  assign \$953  = reads_config_hash_0;
   assign \$954  = reads_cap_widths_0;
   assign \$955  = 1'h0;
   assign \$956  = 1'h0;
@@ -58881,12 +58920,15 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$963  = 1'h0;
   assign \$964  = reads_cap_queues_0;
   assign \$965  = 1'h0;
+  assign \$967  = 1'h0;
+  assign \$968  = 1'h0;
   assign \$972  = 1'h0;
   assign \$973  = 1'h0;
   assign \$976  = 1'h0;
   assign \$978  = 1'h0;
   assign \$979  = 1'h0;
   assign \$981  = 1'h0;
+  assign \$982  = 1'h0;
   assign \$985  = 1'h0;
   assign \$986  = 1'h0;
   assign \$987  = 1'h0;
@@ -58896,7 +58938,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$995  = 1'h0;
   assign \$1005  = reads_product_id_0;
   assign \$1006  = 1'h0;
-  assign \$1007  = reads_config_hash_0;
+  assign \$1007  = 1'h0;
   assign \$1008  = 1'h0;
   assign \$1009  = 1'h0;
   assign \$1010  = 1'h0;
@@ -58908,6 +58950,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1017  = 1'h0;
   assign \$1018  = reads_cap_queues_0;
   assign \$1019  = 1'h0;
+  assign \$1021  = 1'h0;
+  assign \$1022  = 1'h0;
   assign \$1026  = 1'h0;
   assign \$1027  = 1'h0;
   assign \$1028  = 1'h0;
@@ -58915,6 +58959,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1032  = 1'h0;
   assign \$1033  = 1'h0;
   assign \$1035  = 1'h0;
+  assign \$1036  = 1'h0;
   assign \$1039  = 1'h0;
   assign \$1040  = 1'h0;
   assign \$1041  = 1'h0;
@@ -58924,7 +58969,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1049  = 1'h0;
   assign \$1059  = 1'h0;
   assign \$1060  = 1'h0;
-  assign \$1061  = reads_config_hash_0;
+  assign \$1061  = 1'h0;
   assign \$1062  = 1'h0;
   assign \$1063  = 1'h0;
   assign \$1064  = 1'h0;
@@ -58936,6 +58981,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1071  = reads_map_hash_0;
   assign \$1072  = reads_cap_queues_0;
   assign \$1073  = 1'h0;
+  assign \$1075  = 1'h0;
+  assign \$1076  = 1'h0;
   assign \$1080  = 1'h0;
   assign \$1081  = 1'h0;
   assign \$1082  = 1'h0;
@@ -58943,6 +58990,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1086  = 1'h0;
   assign \$1087  = 1'h0;
   assign \$1089  = 1'h0;
+  assign \$1090  = 1'h0;
   assign \$1093  = 1'h0;
   assign \$1094  = 1'h0;
   assign \$1095  = 1'h0;
@@ -58961,7 +59009,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1121  = 1'h0;
   assign \$1122  = reads_cap_memory_0;
   assign \$1123  = 1'h0;
-  assign \$1125  = 1'h0;
+  assign \$1125  = reads_map_hash_0;
   assign \$1126  = 1'h0;
   assign \$1127  = 1'h0;
   assign \$1128  = 1'h0;
@@ -58987,7 +59035,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1157  = 1'h0;
   assign \$1167  = reads_product_id_0;
   assign \$1168  = 1'h0;
-  assign \$1169  = 1'h0;
+  assign \$1169  = reads_config_hash_0;
   assign \$1170  = reads_cap_widths_0;
   assign \$1171  = reads_cap_tables0_0;
   assign \$1172  = 1'h0;
@@ -58996,7 +59044,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1175  = 1'h0;
   assign \$1176  = 1'h0;
   assign \$1177  = 1'h0;
-  assign \$1179  = reads_map_hash_0;
+  assign \$1179  = 1'h0;
   assign \$1180  = 1'h0;
   assign \$1181  = 1'h0;
   assign \$1182  = 1'h0;
@@ -59031,7 +59079,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1219  = 1'h0;
   assign \$1221  = 1'h0;
   assign \$1222  = 1'h0;
-  assign \$1223  = 1'h0;
+  assign \$1223  = reads_config_hash_0;
   assign \$1224  = reads_cap_widths_0;
   assign \$1225  = reads_cap_tables0_0;
   assign \$1226  = reads_cap_tables1_0;
@@ -59040,7 +59088,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1229  = 1'h0;
   assign \$1230  = 1'h0;
   assign \$1231  = 1'h0;
-  assign \$1233  = reads_map_hash_0;
+  assign \$1233  = 1'h0;
   assign \$1234  = 1'h0;
   assign \$1235  = 1'h0;
   assign \$1236  = 1'h0;
@@ -59076,7 +59124,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1273  = 1'h0;
   assign \$1275  = 1'h0;
   assign \$1276  = 1'h0;
-  assign \$1277  = reads_config_hash_0;
+  assign \$1277  = 1'h0;
   assign \$1278  = reads_cap_widths_0;
   assign \$1279  = reads_cap_tables0_0;
   assign \$1280  = 1'h0;
@@ -59085,7 +59133,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1283  = 1'h0;
   assign \$1284  = 1'h0;
   assign \$1285  = 1'h0;
-  assign \$1287  = reads_map_hash_0;
+  assign \$1287  = 1'h0;
   assign \$1288  = 1'h0;
   assign \$1289  = 1'h0;
   assign \$1290  = 1'h0;
@@ -59122,7 +59170,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1327  = 1'h0;
   assign \$1329  = reads_product_id_0;
   assign \$1330  = 1'h0;
-  assign \$1331  = 1'h0;
+  assign \$1331  = reads_config_hash_0;
   assign \$1332  = reads_cap_widths_0;
   assign \$1333  = reads_cap_tables0_0;
   assign \$1334  = 1'h0;
@@ -59131,7 +59179,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1337  = 1'h0;
   assign \$1338  = 1'h0;
   assign \$1339  = 1'h0;
-  assign \$1341  = reads_map_hash_0;
+  assign \$1341  = 1'h0;
   assign \$1342  = 1'h0;
   assign \$1343  = 1'h0;
   assign \$1344  = 1'h0;
@@ -59168,7 +59216,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1381  = 1'h0;
   assign \$1383  = reads_product_id_0;
   assign \$1384  = 1'h0;
-  assign \$1385  = reads_config_hash_0;
+  assign \$1385  = 1'h0;
   assign \$1386  = reads_cap_widths_0;
   assign \$1387  = reads_cap_tables0_0;
   assign \$1388  = 1'h0;
@@ -59177,7 +59225,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1391  = 1'h0;
   assign \$1392  = 1'h0;
   assign \$1393  = 1'h0;
-  assign \$1395  = 1'h0;
+  assign \$1395  = reads_map_hash_0;
   assign \$1396  = 1'h0;
   assign \$1397  = 1'h0;
   assign \$1398  = 1'h0;
@@ -59214,7 +59262,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1435  = 1'h0;
   assign \$1437  = 1'h0;
   assign \$1438  = 1'h0;
-  assign \$1439  = 1'h0;
+  assign \$1439  = reads_config_hash_0;
   assign \$1440  = reads_cap_widths_0;
   assign \$1441  = reads_cap_tables0_0;
   assign \$1442  = 1'h0;
@@ -59260,8 +59308,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1489  = 1'h0;
   assign \$1491  = 1'h0;
   assign \$1492  = 1'h0;
-  assign \$1493  = reads_config_hash_0;
-  assign \$1494  = 1'h0;
+  assign \$1493  = 1'h0;
+  assign \$1494  = reads_cap_widths_0;
   assign \$1495  = reads_cap_tables0_0;
   assign \$1496  = 1'h0;
   assign \$1497  = 1'h0;
@@ -59315,7 +59363,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1553  = 1'h0;
   assign \$1554  = 1'h0;
   assign \$1555  = reads_cap_latency_0;
-  assign \$1557  = 1'h0;
+  assign \$1557  = reads_map_hash_0;
   assign \$1558  = reads_cap_queues_0;
   assign \$1559  = 1'h0;
   assign \$1560  = 1'h0;
@@ -59352,7 +59400,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1597  = 1'h0;
   assign \$1599  = 1'h0;
   assign \$1600  = 1'h0;
-  assign \$1601  = reads_config_hash_0;
+  assign \$1601  = 1'h0;
   assign \$1602  = 1'h0;
   assign \$1603  = reads_cap_tables0_0;
   assign \$1604  = reads_cap_tables1_0;
@@ -59361,7 +59409,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1607  = 1'h0;
   assign \$1608  = 1'h0;
   assign \$1609  = 1'h0;
-  assign \$1611  = reads_map_hash_0;
+  assign \$1611  = 1'h0;
   assign \$1612  = reads_cap_queues_0;
   assign \$1613  = 1'h0;
   assign \$1614  = 1'h0;
@@ -59398,7 +59446,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1651  = 1'h0;
   assign \$1653  = reads_product_id_0;
   assign \$1654  = 1'h0;
-  assign \$1655  = reads_config_hash_0;
+  assign \$1655  = 1'h0;
   assign \$1656  = 1'h0;
   assign \$1657  = 1'h0;
   assign \$1658  = 1'h0;
@@ -59407,7 +59455,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1661  = 1'h0;
   assign \$1662  = 1'h0;
   assign \$1663  = 1'h0;
-  assign \$1665  = reads_map_hash_0;
+  assign \$1665  = 1'h0;
   assign \$1666  = 1'h0;
   assign \$1667  = 1'h0;
   assign \$1668  = 1'h0;
@@ -59444,11 +59492,11 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1705  = 1'h0;
   assign \$1707  = 1'h0;
   assign \$1708  = 1'h0;
-  assign \$1709  = reads_config_hash_0;
+  assign \$1709  = 1'h0;
   assign \$1710  = 1'h0;
   assign \$1711  = 1'h0;
   assign \$1712  = 1'h0;
-  assign \$1713  = 1'h0;
+  assign \$1713  = reads_cap_tracker_0;
   assign \$1714  = 1'h0;
   assign \$1715  = 1'h0;
   assign \$1716  = 1'h0;
@@ -59490,16 +59538,16 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1759  = 1'h0;
   assign \$1761  = reads_product_id_0;
   assign \$1762  = 1'h0;
-  assign \$1763  = reads_config_hash_0;
+  assign \$1763  = 1'h0;
   assign \$1764  = reads_cap_widths_0;
   assign \$1765  = 1'h0;
   assign \$1766  = 1'h0;
-  assign \$1767  = 1'h0;
+  assign \$1767  = reads_cap_tracker_0;
   assign \$1768  = 1'h0;
   assign \$1769  = 1'h0;
   assign \$1770  = 1'h0;
   assign \$1771  = 1'h0;
-  assign \$1773  = 1'h0;
+  assign \$1773  = reads_map_hash_0;
   assign \$1774  = 1'h0;
   assign \$1775  = 1'h0;
   assign \$1776  = 1'h0;
@@ -59545,7 +59593,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1823  = 1'h0;
   assign \$1824  = 1'h0;
   assign \$1825  = 1'h0;
-  assign \$1827  = reads_map_hash_0;
+  assign \$1827  = 1'h0;
   assign \$1828  = 1'h0;
   assign \$1829  = 1'h0;
   assign \$1830  = 1'h0;
@@ -59582,7 +59630,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1867  = 1'h0;
   assign \$1869  = reads_product_id_0;
   assign \$1870  = 1'h0;
-  assign \$1871  = 1'h0;
+  assign \$1871  = reads_config_hash_0;
   assign \$1872  = 1'h0;
   assign \$1873  = 1'h0;
   assign \$1874  = 1'h0;
@@ -59628,7 +59676,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1921  = 1'h0;
   assign \$1923  = 1'h0;
   assign \$1924  = 1'h0;
-  assign \$1925  = reads_config_hash_0;
+  assign \$1925  = 1'h0;
   assign \$1926  = 1'h0;
   assign \$1927  = 1'h0;
   assign \$1928  = 1'h0;
@@ -59637,7 +59685,7 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
   assign \$1931  = 1'h0;
   assign \$1932  = 1'h0;
   assign \$1933  = 1'h0;
-  assign \$1935  = 1'h0;
+  assign \$1935  = reads_map_hash_0;
   assign \$1936  = 1'h0;
   assign \$1937  = 1'h0;
   assign \$1938  = 1'h0;
@@ -62569,7 +62617,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
   assign stage_0[0] = 1'h1;
 endmodule
 
-module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \port$17854$0 , refused, table__valid, table__payload, i__ready, clk);
+module \t3_node_small.registers.guard (rst, status, \port$17842$0 , i__valid, \port$17859$0 , refused, table__valid, table__payload, i__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$62 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$62 <= 1'b0;
   wire \$1 ;
@@ -62956,10 +63004,10 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
   wire [14:0] \own.end ;
   wire [14:0] \own.first ;
   wire [3:0] place;
-  input [22:0] \port$17837$0 ;
-  wire [22:0] \port$17837$0 ;
-  input [31:0] \port$17854$0 ;
-  wire [31:0] \port$17854$0 ;
+  input [22:0] \port$17842$0 ;
+  wire [22:0] \port$17842$0 ;
+  input [31:0] \port$17859$0 ;
+  wire [31:0] \port$17859$0 ;
   reg [30:0] range_ = 31'h00000000;
   wire \range_.any ;
   wire [14:0] \range_.end ;
@@ -63085,14 +63133,14 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
 `endif
   always @(posedge clk) begin
     if (\write__en$30 )
-      owners_region[\port$17837$0 [6:3]] <= \port$17854$0 [16:14];
+      owners_region[\port$17842$0 [6:3]] <= \port$17859$0 [16:14];
   end
   reg [2:0] _2_;
 `ifndef SYNTHESIS
   initial _2_ = 0;
 `endif
   always @(posedge clk) begin
-    _2_ <= owners_region[\port$17837$0 [6:3]];
+    _2_ <= owners_region[\port$17842$0 [6:3]];
   end
   assign \read__data$41  = _2_;
   reg [2:0] owners_route [7:0];
@@ -63102,14 +63150,14 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
 `endif
   always @(posedge clk) begin
     if (\write__en$33 )
-      owners_route[\port$17837$0 [5:3]] <= \port$17854$0 [14:12];
+      owners_route[\port$17842$0 [5:3]] <= \port$17859$0 [14:12];
   end
   reg [2:0] _3_;
 `ifndef SYNTHESIS
   initial _3_ = 0;
 `endif
   always @(posedge clk) begin
-    _3_ <= owners_route[\port$17837$0 [5:3]];
+    _3_ <= owners_route[\port$17842$0 [5:3]];
   end
   assign \read__data$42  = _3_;
   assign \$1  = status[0] | status[3];
@@ -63119,7 +63167,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
   assign \$5  = known_firsts >> { \$298 , now[6:5] };
   assign \$6  = known_counts >> { \$298 , now[6:5] };
   assign \$7  = now[4:2] == 2'h3;
-  assign \$8  = \port$17837$0 [2:0] == 2'h3;
+  assign \$8  = \port$17842$0 [2:0] == 2'h3;
   assign \$9  = \$8  ? 1'h1 : 1'h0;
   assign \$10  = now[6:5] + 1'h1;
   assign \$11  = now[0] & command;
@@ -63130,7 +63178,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
   assign \$16  = came[0] & \$15 ;
   assign \$17  = busy >> came[4:2];
   assign \$18  = \$16  & \$17 ;
-  assign \$19  = came[4:2] == \port$17837$0 [10:3];
+  assign \$19  = came[4:2] == \port$17842$0 [10:3];
   assign \$20  = command & \$19 ;
   assign \$21  = ~ \$20 ;
   assign \$22  = \$18  & \$21 ;
@@ -63142,10 +63190,10 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
   assign \$28  = ~ command;
   assign \$29  = came[1] & \$28 ;
   assign \$30  = is_known_first ? \read__data$23  : 14'h0000;
-  assign \$31  = \$29  ? \port$17837$0 [18:3] : { 2'h0, \$30  };
+  assign \$31  = \$29  ? \port$17842$0 [18:3] : { 2'h0, \$30  };
   assign \$32  = ~ command;
   assign \$33  = came[1] & \$32 ;
-  assign \$34  = \port$17837$0 [18:3] + 1'h1;
+  assign \$34  = \port$17842$0 [18:3] + 1'h1;
   assign \$35  = is_known_first ? \read__data$23  : 14'h0000;
   assign \$36  = is_known_count ? read__data : 14'h0000;
   assign \$37  = \$35  + \$36 ;
@@ -63157,196 +63205,196 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
   assign \$43  = own[15:1] < range_[30:16];
   assign \$44  = \$42  & \$43 ;
   assign \$45  = beyond | \$44 ;
-  assign \$46  = \port$17837$0 [2:0] == 1'h1;
-  assign \$47  = used_region >> \port$17837$0 [6:3];
+  assign \$46  = \port$17842$0 [2:0] == 1'h1;
+  assign \$47  = used_region >> \port$17842$0 [6:3];
   assign \$48  = \$46  & \$47 ;
-  assign \$49  = \port$17854$0 [0] & \port$17854$0 [6];
-  assign \$50  = \port$17837$0 [2:0] == 2'h2;
-  assign \$51  = used_route >> \port$17837$0 [5:3];
+  assign \$49  = \port$17859$0 [0] & \port$17859$0 [6];
+  assign \$50  = \port$17842$0 [2:0] == 2'h2;
+  assign \$51  = used_route >> \port$17842$0 [5:3];
   assign \$52  = \$50  & \$51 ;
-  assign \$53  = ! \port$17837$0 [2:0];
-  assign \$54  = \port$17837$0 [18:3] >= 3'h4;
-  assign \$55  = \port$17837$0 [22:19] >= 4'h8;
+  assign \$53  = ! \port$17842$0 [2:0];
+  assign \$54  = \port$17842$0 [18:3] >= 3'h4;
+  assign \$55  = \port$17842$0 [22:19] >= 4'h8;
   assign \$56  = \$54  | \$55 ;
   assign \$57  = \$53  & \$56 ;
-  assign \$58  = \port$17837$0 [2:0] == 1'h1;
-  assign \$59  = \port$17837$0 [18:3] >= 5'h10;
-  assign \$60  = \port$17837$0 [22:19] >= 4'ha;
+  assign \$58  = \port$17842$0 [2:0] == 1'h1;
+  assign \$59  = \port$17842$0 [18:3] >= 5'h10;
+  assign \$60  = \port$17842$0 [22:19] >= 4'ha;
   assign \$61  = \$59  | \$60 ;
   assign \$62  = \$58  & \$61 ;
-  assign \$63  = \port$17837$0 [2:0] == 2'h2;
-  assign \$64  = \port$17837$0 [18:3] >= 4'h8;
-  assign \$65  = \port$17837$0 [22:19] >= 4'ha;
+  assign \$63  = \port$17842$0 [2:0] == 2'h2;
+  assign \$64  = \port$17842$0 [18:3] >= 4'h8;
+  assign \$65  = \port$17842$0 [22:19] >= 4'ha;
   assign \$66  = \$64  | \$65 ;
   assign \$67  = \$63  & \$66 ;
-  assign \$68  = \port$17837$0 [2:0] == 2'h3;
-  assign \$69  = \port$17837$0 [18:3] >= 11'h400;
-  assign \$70  = \port$17837$0 [22:19] >= 2'h2;
+  assign \$68  = \port$17842$0 [2:0] == 2'h3;
+  assign \$69  = \port$17842$0 [18:3] >= 11'h400;
+  assign \$70  = \port$17842$0 [22:19] >= 2'h2;
   assign \$71  = \$69  | \$70 ;
   assign \$72  = \$68  & \$71 ;
-  assign \$73  = \port$17837$0 [2:0] == 3'h4;
-  assign \$74  = \port$17837$0 [18:3] >= 11'h400;
-  assign \$75  = \port$17837$0 [22:19] >= 3'h4;
+  assign \$73  = \port$17842$0 [2:0] == 3'h4;
+  assign \$74  = \port$17842$0 [18:3] >= 11'h400;
+  assign \$75  = \port$17842$0 [22:19] >= 3'h4;
   assign \$76  = \$74  | \$75 ;
   assign \$77  = \$73  & \$76 ;
-  assign \$78  = ! \port$17837$0 [2:0];
-  assign \$79  = \port$17837$0 [22:19] == 1'h1;
+  assign \$78  = ! \port$17842$0 [2:0];
+  assign \$79  = \port$17842$0 [22:19] == 1'h1;
   assign \$80  = \$78  & \$79 ;
-  assign \$81  = \port$17854$0 [15:0] > 10'h3ff;
+  assign \$81  = \port$17859$0 [15:0] > 10'h3ff;
   assign \$82  = \$80  & \$81 ;
-  assign \$83  = ! \port$17837$0 [2:0];
-  assign \$84  = \port$17837$0 [22:19] == 2'h2;
+  assign \$83  = ! \port$17842$0 [2:0];
+  assign \$84  = \port$17842$0 [22:19] == 2'h2;
   assign \$85  = \$83  & \$84 ;
-  assign \$86  = \port$17854$0 [16:0] > 11'h400;
+  assign \$86  = \port$17859$0 [16:0] > 11'h400;
   assign \$87  = \$85  & \$86 ;
-  assign \$88  = ! \port$17837$0 [2:0];
-  assign \$89  = \port$17837$0 [22:19] == 2'h3;
+  assign \$88  = ! \port$17842$0 [2:0];
+  assign \$89  = \port$17842$0 [22:19] == 2'h3;
   assign \$90  = \$88  & \$89 ;
-  assign \$91  = \port$17854$0 [15:0] > 10'h3ff;
+  assign \$91  = \port$17859$0 [15:0] > 10'h3ff;
   assign \$92  = \$90  & \$91 ;
-  assign \$93  = ! \port$17837$0 [2:0];
-  assign \$94  = \port$17837$0 [22:19] == 3'h4;
+  assign \$93  = ! \port$17842$0 [2:0];
+  assign \$94  = \port$17842$0 [22:19] == 3'h4;
   assign \$95  = \$93  & \$94 ;
-  assign \$96  = \port$17854$0 [16:0] > 11'h400;
+  assign \$96  = \port$17859$0 [16:0] > 11'h400;
   assign \$97  = \$95  & \$96 ;
-  assign \$98  = ! \port$17837$0 [2:0];
-  assign \$99  = \port$17837$0 [22:19] == 3'h6;
+  assign \$98  = ! \port$17842$0 [2:0];
+  assign \$99  = \port$17842$0 [22:19] == 3'h6;
   assign \$100  = \$98  & \$99 ;
-  assign \$101  = \port$17854$0  > 13'h1fff;
+  assign \$101  = \port$17859$0  > 13'h1fff;
   assign \$102  = \$100  & \$101 ;
-  assign \$103  = ! \port$17837$0 [2:0];
-  assign \$104  = \port$17837$0 [22:19] == 3'h7;
+  assign \$103  = ! \port$17842$0 [2:0];
+  assign \$104  = \port$17842$0 [22:19] == 3'h7;
   assign \$105  = \$103  & \$104 ;
-  assign \$106  = \port$17854$0  > 14'h2000;
+  assign \$106  = \port$17859$0  > 14'h2000;
   assign \$107  = \$105  & \$106 ;
-  assign \$108  = \port$17837$0 [2:0] == 1'h1;
-  assign \$109  = \port$17837$0 [22:19] == 1'h1;
+  assign \$108  = \port$17842$0 [2:0] == 1'h1;
+  assign \$109  = \port$17842$0 [22:19] == 1'h1;
   assign \$110  = \$108  & \$109 ;
-  assign \$114  = \port$17837$0 [2:0] == 1'h1;
-  assign \$115  = \port$17837$0 [22:19] == 2'h2;
+  assign \$114  = \port$17842$0 [2:0] == 1'h1;
+  assign \$115  = \port$17842$0 [22:19] == 2'h2;
   assign \$116  = \$114  & \$115 ;
   assign \$118  = | \$117 ;
   assign \$119  = \$116  & \$118 ;
-  assign \$120  = \port$17837$0 [2:0] == 1'h1;
-  assign \$121  = \port$17837$0 [22:19] == 2'h3;
+  assign \$120  = \port$17842$0 [2:0] == 1'h1;
+  assign \$121  = \port$17842$0 [22:19] == 2'h3;
   assign \$122  = \$120  & \$121 ;
-  assign \$126  = \port$17837$0 [2:0] == 1'h1;
-  assign \$127  = \port$17837$0 [22:19] == 3'h4;
+  assign \$126  = \port$17842$0 [2:0] == 1'h1;
+  assign \$127  = \port$17842$0 [22:19] == 3'h4;
   assign \$128  = \$126  & \$127 ;
   assign \$130  = | \$129 ;
   assign \$131  = \$128  & \$130 ;
-  assign \$132  = \port$17837$0 [2:0] == 1'h1;
-  assign \$133  = \port$17837$0 [22:19] == 3'h5;
+  assign \$132  = \port$17842$0 [2:0] == 1'h1;
+  assign \$133  = \port$17842$0 [22:19] == 3'h5;
   assign \$134  = \$132  & \$133 ;
-  assign \$135  = \port$17854$0 [15:0] > 10'h3ff;
+  assign \$135  = \port$17859$0 [15:0] > 10'h3ff;
   assign \$136  = \$134  & \$135 ;
-  assign \$137  = \port$17837$0 [2:0] == 1'h1;
-  assign \$138  = ! \port$17837$0 [22:19];
+  assign \$137  = \port$17842$0 [2:0] == 1'h1;
+  assign \$138  = ! \port$17842$0 [22:19];
   assign \$139  = \$137  & \$138 ;
-  assign \$140  = \port$17854$0 [16:14] > 2'h3;
+  assign \$140  = \port$17859$0 [16:14] > 2'h3;
   assign \$141  = \$139  & \$140 ;
-  assign \$142  = \port$17837$0 [2:0] == 2'h2;
-  assign \$143  = \port$17837$0 [22:19] == 1'h1;
+  assign \$142  = \port$17842$0 [2:0] == 2'h2;
+  assign \$143  = \port$17842$0 [22:19] == 1'h1;
   assign \$144  = \$142  & \$143 ;
-  assign \$148  = \port$17837$0 [2:0] == 2'h2;
-  assign \$149  = \port$17837$0 [22:19] == 2'h2;
+  assign \$148  = \port$17842$0 [2:0] == 2'h2;
+  assign \$149  = \port$17842$0 [22:19] == 2'h2;
   assign \$150  = \$148  & \$149 ;
   assign \$152  = | \$151 ;
   assign \$153  = \$150  & \$152 ;
-  assign \$154  = \port$17837$0 [2:0] == 2'h2;
-  assign \$155  = \port$17837$0 [22:19] == 2'h3;
+  assign \$154  = \port$17842$0 [2:0] == 2'h2;
+  assign \$155  = \port$17842$0 [22:19] == 2'h3;
   assign \$156  = \$154  & \$155 ;
-  assign \$160  = \port$17837$0 [2:0] == 2'h2;
-  assign \$161  = \port$17837$0 [22:19] == 3'h4;
+  assign \$160  = \port$17842$0 [2:0] == 2'h2;
+  assign \$161  = \port$17842$0 [22:19] == 3'h4;
   assign \$162  = \$160  & \$161 ;
   assign \$164  = | \$163 ;
   assign \$165  = \$162  & \$164 ;
-  assign \$166  = \port$17837$0 [2:0] == 2'h2;
-  assign \$167  = \port$17837$0 [22:19] == 3'h7;
+  assign \$166  = \port$17842$0 [2:0] == 2'h2;
+  assign \$167  = \port$17842$0 [22:19] == 3'h7;
   assign \$168  = \$166  & \$167 ;
-  assign \$172  = \port$17837$0 [2:0] == 2'h2;
-  assign \$173  = \port$17837$0 [22:19] == 4'h8;
+  assign \$172  = \port$17842$0 [2:0] == 2'h2;
+  assign \$173  = \port$17842$0 [22:19] == 4'h8;
   assign \$174  = \$172  & \$173 ;
   assign \$176  = | \$175 ;
   assign \$177  = \$174  & \$176 ;
-  assign \$178  = \port$17837$0 [2:0] == 2'h2;
-  assign \$179  = ! \port$17837$0 [22:19];
+  assign \$178  = \port$17842$0 [2:0] == 2'h2;
+  assign \$179  = ! \port$17842$0 [22:19];
   assign \$180  = \$178  & \$179 ;
-  assign \$181  = \port$17854$0 [14:12] > 2'h3;
+  assign \$181  = \port$17859$0 [14:12] > 2'h3;
   assign \$182  = \$180  & \$181 ;
-  assign \$183  = \port$17837$0 [2:0] == 2'h3;
-  assign \$184  = ! \port$17837$0 [22:19];
+  assign \$183  = \port$17842$0 [2:0] == 2'h3;
+  assign \$184  = ! \port$17842$0 [22:19];
   assign \$185  = \$183  & \$184 ;
-  assign \$186  = \port$17854$0 [19:16] > 3'h7;
+  assign \$186  = \port$17859$0 [19:16] > 3'h7;
   assign \$187  = \$185  & \$186 ;
-  assign \$188  = \port$17837$0 [2:0] == 2'h3;
-  assign \$189  = ! \port$17837$0 [22:19];
+  assign \$188  = \port$17842$0 [2:0] == 2'h3;
+  assign \$189  = ! \port$17842$0 [22:19];
   assign \$190  = \$188  & \$189 ;
-  assign \$191  = \port$17854$0 [22:20] > 2'h3;
+  assign \$191  = \port$17859$0 [22:20] > 2'h3;
   assign \$192  = \$190  & \$191 ;
-  assign \$193  = \port$17837$0 [2:0] == 2'h3;
-  assign \$194  = \port$17837$0 [22:19] == 1'h1;
+  assign \$193  = \port$17842$0 [2:0] == 2'h3;
+  assign \$194  = \port$17842$0 [22:19] == 1'h1;
   assign \$195  = \$193  & \$194 ;
-  assign \$196  = \port$17854$0 [15:0] > 10'h3ff;
+  assign \$196  = \port$17859$0 [15:0] > 10'h3ff;
   assign \$197  = \$195  & \$196 ;
-  assign \$198  = \port$17837$0 [2:0] == 2'h3;
-  assign \$199  = \port$17837$0 [22:19] == 1'h1;
+  assign \$198  = \port$17842$0 [2:0] == 2'h3;
+  assign \$199  = \port$17842$0 [22:19] == 1'h1;
   assign \$200  = \$198  & \$199 ;
-  assign \$201  = \port$17854$0 [31:16] > 10'h3ff;
+  assign \$201  = \port$17859$0 [31:16] > 10'h3ff;
   assign \$202  = \$200  & \$201 ;
-  assign \$203  = \port$17837$0 [2:0] == 3'h4;
-  assign \$204  = \port$17837$0 [22:19] == 1'h1;
+  assign \$203  = \port$17842$0 [2:0] == 3'h4;
+  assign \$204  = \port$17842$0 [22:19] == 1'h1;
   assign \$205  = \$203  & \$204 ;
-  assign \$206  = \port$17854$0 [15:0] > 10'h3ff;
-  assign \$207  = \port$17854$0 [15:0] != 16'hffff;
+  assign \$206  = \port$17859$0 [15:0] > 10'h3ff;
+  assign \$207  = \port$17859$0 [15:0] != 16'hffff;
   assign \$208  = \$206  & \$207 ;
   assign \$209  = \$205  & \$208 ;
-  assign \$210  = \port$17837$0 [2:0] == 3'h4;
-  assign \$211  = ! \port$17837$0 [22:19];
+  assign \$210  = \port$17842$0 [2:0] == 3'h4;
+  assign \$211  = ! \port$17842$0 [22:19];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$17854$0 [31:24] > 3'h7;
+  assign \$213  = \port$17859$0 [31:24] > 3'h7;
   assign \$214  = \$212  & \$213 ;
-  assign \$215  = \port$17837$0 [2:0] == 2'h3;
-  assign \$216  = \port$17837$0 [22:19] == 1'h1;
+  assign \$215  = \port$17842$0 [2:0] == 2'h3;
+  assign \$216  = \port$17842$0 [22:19] == 1'h1;
   assign \$217  = \$215  & \$216 ;
-  assign \$218  = \port$17854$0 [15:0] + \port$17854$0 [31:16];
+  assign \$218  = \port$17859$0 [15:0] + \port$17859$0 [31:16];
   assign \$219  = \$218  >= 11'h400;
   assign \$220  = \$217  & \$219 ;
-  assign \$221  = command & \port$17854$0 [0];
-  assign \$222  = \$221  & \port$17854$0 [1];
-  assign \$223  = command & \port$17854$0 [0];
-  assign \$224  = busy >> \port$17837$0 [5:3];
+  assign \$221  = command & \port$17859$0 [0];
+  assign \$222  = \$221  & \port$17859$0 [1];
+  assign \$223  = command & \port$17859$0 [0];
+  assign \$224  = busy >> \port$17842$0 [5:3];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = command & \port$17854$0 [1];
-  assign \$227  = clearing >> \port$17837$0 [5:3];
+  assign \$226  = command & \port$17859$0 [1];
+  assign \$227  = clearing >> \port$17842$0 [5:3];
   assign \$228  = \$226  & \$227 ;
-  assign \$229  = ! \port$17837$0 [2:0];
+  assign \$229  = ! \port$17842$0 [2:0];
   assign \$230  = ~ command;
   assign \$231  = \$229  & \$230 ;
-  assign \$232  = busy >> \port$17837$0 [5:3];
+  assign \$232  = busy >> \port$17842$0 [5:3];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$17837$0 [2:0] == 1'h1;
-  assign \$235  = ! \port$17837$0 [22:19];
+  assign \$234  = \port$17842$0 [2:0] == 1'h1;
+  assign \$235  = ! \port$17842$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$237  = \port$17854$0 [0] & \port$17854$0 [6];
+  assign \$237  = \port$17859$0 [0] & \port$17859$0 [6];
   assign \$238  = \$236  & \$237 ;
-  assign \$239  = busy >> \port$17854$0 [16:14];
+  assign \$239  = busy >> \port$17859$0 [16:14];
   assign \$240  = \$238  & \$239 ;
-  assign \$241  = \port$17837$0 [2:0] == 2'h2;
-  assign \$242  = ! \port$17837$0 [22:19];
+  assign \$241  = \port$17842$0 [2:0] == 2'h2;
+  assign \$242  = ! \port$17842$0 [22:19];
   assign \$243  = \$241  & \$242 ;
-  assign \$245  = busy >> \port$17854$0 [14:12];
+  assign \$245  = busy >> \port$17859$0 [14:12];
   assign \$246  = \$244  & \$245 ;
-  assign \$247  = \port$17854$0 [0] | \port$17854$0 [1];
+  assign \$247  = \port$17859$0 [0] | \port$17859$0 [1];
   assign \$248  = command & \$247 ;
-  assign \$249  = ~ \port$17854$0 [0];
+  assign \$249  = ~ \port$17859$0 [0];
   assign \$250  = command & \$249 ;
-  assign \$251  = ~ \port$17854$0 [1];
+  assign \$251  = ~ \port$17859$0 [1];
   assign \$252  = \$250  & \$251 ;
-  assign \$253  = \port$17854$0 [0] | \port$17854$0 [1];
+  assign \$253  = \port$17859$0 [0] | \port$17859$0 [1];
   assign \$254  = command & \$253 ;
-  assign \$255  = \port$17837$0 [2:0] == 3'h4;
-  assign \$256  = \port$17837$0 [2:0] == 2'h3;
+  assign \$255  = \port$17842$0 [2:0] == 3'h4;
+  assign \$256  = \port$17842$0 [2:0] == 2'h3;
   assign \$257  = \$255  | \$256 ;
   assign \$258  = | busy;
   assign \$259  = \$257  & \$258 ;
@@ -63367,38 +63415,38 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
   assign \$275  = settle == 1'h1;
   assign \$276  = ~ is_idle;
   assign \$277  = act & \$276 ;
-  assign \$278  = ! \port$17837$0 [2:0];
-  assign \$279  = ! \port$17837$0 [22:19];
+  assign \$278  = ! \port$17842$0 [2:0];
+  assign \$279  = ! \port$17842$0 [22:19];
   assign command = \$278  & \$279 ;
-  assign \$280  = ! \port$17837$0 [2:0];
-  assign \$281  = \port$17837$0 [22:19] == 1'h1;
+  assign \$280  = ! \port$17842$0 [2:0];
+  assign \$281  = \port$17842$0 [22:19] == 1'h1;
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$17837$0 [2:0];
-  assign \$284  = \port$17837$0 [22:19] == 2'h3;
+  assign \$283  = ! \port$17842$0 [2:0];
+  assign \$284  = \port$17842$0 [22:19] == 2'h3;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$17837$0 [2:0];
-  assign \$287  = \port$17837$0 [22:19] == 3'h6;
+  assign \$286  = ! \port$17842$0 [2:0];
+  assign \$287  = \port$17842$0 [22:19] == 3'h6;
   assign \$288  = \$286  & \$287 ;
-  assign \$289  = ! \port$17837$0 [2:0];
-  assign \$290  = \port$17837$0 [22:19] == 2'h2;
+  assign \$289  = ! \port$17842$0 [2:0];
+  assign \$290  = \port$17842$0 [22:19] == 2'h2;
   assign \$291  = \$289  & \$290 ;
-  assign \$292  = ! \port$17837$0 [2:0];
-  assign \$293  = \port$17837$0 [22:19] == 3'h4;
+  assign \$292  = ! \port$17842$0 [2:0];
+  assign \$293  = \port$17842$0 [22:19] == 3'h4;
   assign \$294  = \$292  & \$293 ;
-  assign \$295  = ! \port$17837$0 [2:0];
-  assign \$296  = \port$17837$0 [22:19] == 3'h7;
+  assign \$295  = ! \port$17842$0 [2:0];
+  assign \$296  = \port$17842$0 [22:19] == 3'h7;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = now[1] ? \port$17837$0 [4:3] : now[3:2];
+  assign \$298  = now[1] ? \port$17842$0 [4:3] : now[3:2];
   assign \$299  = ranged[0] & ranged[1];
   assign \$300  = \$299  & command;
   assign \$301  = range_[30:16] > size;
   assign beyond = \$300  & \$301 ;
-  assign \$302  = \port$17837$0 [2:0] == 1'h1;
-  assign \$303  = ! \port$17837$0 [22:19];
+  assign \$302  = \port$17842$0 [2:0] == 1'h1;
+  assign \$303  = ! \port$17842$0 [22:19];
   assign \$304  = \$302  & \$303 ;
   assign \write__en$30  = act & \$304 ;
-  assign \$305  = \port$17837$0 [2:0] == 2'h2;
-  assign \$306  = ! \port$17837$0 [22:19];
+  assign \$305  = \port$17842$0 [2:0] == 2'h2;
+  assign \$306  = ! \port$17842$0 [22:19];
   assign \$307  = \$305  & \$306 ;
   assign \write__en$33  = act & \$307 ;
   assign \$308  = ~ refused;
@@ -63678,7 +63726,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
     \$331  = used_region;
     if (\write__en$30 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$17837$0 [6:3])
+      casez (\port$17842$0 [6:3])
         4'h0:
             \$331 [0] = \$49 ;
         4'h1:
@@ -63729,7 +63777,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
     \$333  = used_route;
     if (\write__en$33 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$17837$0 [5:3])
+      casez (\port$17842$0 [5:3])
         3'h0:
             \$333 [0] = 1'h1;
         3'h1:
@@ -63875,7 +63923,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
-    \$343  = { \port$17854$0 , \port$17837$0  };
+    \$343  = { \port$17859$0 , \port$17842$0  };
     if (rst) begin
       \$343  = 55'h00000000000000;
     end
@@ -63897,26 +63945,26 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
     if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     write__addr = 4'h0;
     if (\$282 ) begin
-      write__addr = { \port$17837$0 [4:3], 2'h0 };
+      write__addr = { \port$17842$0 [4:3], 2'h0 };
     end
     if (\$285 ) begin
-      write__addr = { \port$17837$0 [4:3], 2'h1 };
+      write__addr = { \port$17842$0 [4:3], 2'h1 };
     end
     if (\$288 ) begin
-      write__addr = { \port$17837$0 [4:3], 2'h2 };
+      write__addr = { \port$17842$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     write__data = 14'h0000;
     if (\$282 ) begin
-      write__data = \port$17854$0 [13:0];
+      write__data = \port$17859$0 [13:0];
     end
     if (\$285 ) begin
-      write__data = \port$17854$0 [13:0];
+      write__data = \port$17859$0 [13:0];
     end
     if (\$288 ) begin
-      write__data = \port$17854$0 [13:0];
+      write__data = \port$17859$0 [13:0];
     end
   end
   always @* begin
@@ -63936,26 +63984,26 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
     if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \write__addr$12  = 4'h0;
     if (\$291 ) begin
-      \write__addr$12  = { \port$17837$0 [4:3], 2'h0 };
+      \write__addr$12  = { \port$17842$0 [4:3], 2'h0 };
     end
     if (\$294 ) begin
-      \write__addr$12  = { \port$17837$0 [4:3], 2'h1 };
+      \write__addr$12  = { \port$17842$0 [4:3], 2'h1 };
     end
     if (\$297 ) begin
-      \write__addr$12  = { \port$17837$0 [4:3], 2'h2 };
+      \write__addr$12  = { \port$17842$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$62 ) begin end
     \write__data$50  = 14'h0000;
     if (\$291 ) begin
-      \write__data$50  = \port$17854$0 [13:0];
+      \write__data$50  = \port$17859$0 [13:0];
     end
     if (\$294 ) begin
-      \write__data$50  = \port$17854$0 [13:0];
+      \write__data$50  = \port$17859$0 [13:0];
     end
     if (\$297 ) begin
-      \write__data$50  = \port$17854$0 [13:0];
+      \write__data$50  = \port$17859$0 [13:0];
     end
   end
   always @* begin
@@ -64007,15 +64055,15 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
     endcase
   end
   assign place = { \$298 , now[6:5] };
-  assign i__payload = { \port$17854$0 , \port$17837$0  };
+  assign i__payload = { \port$17859$0 , \port$17842$0  };
   assign read__addr = { \$298 , now[6:5] };
   assign \read__addr$51  = { \$298 , now[6:5] };
-  assign \read__addr$52  = \port$17837$0 [6:3];
-  assign \write__addr$53  = \port$17837$0 [6:3];
-  assign \write__data$54  = \port$17854$0 [16:14];
-  assign \read__addr$55  = \port$17837$0 [5:3];
-  assign \write__addr$56  = \port$17837$0 [5:3];
-  assign \write__data$57  = \port$17854$0 [14:12];
+  assign \read__addr$52  = \port$17842$0 [6:3];
+  assign \write__addr$53  = \port$17842$0 [6:3];
+  assign \write__data$54  = \port$17859$0 [16:14];
+  assign \read__addr$55  = \port$17842$0 [5:3];
+  assign \write__addr$56  = \port$17842$0 [5:3];
+  assign \write__data$57  = \port$17859$0 [14:12];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -64052,10 +64100,10 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
   assign \now.own  = now[1];
   assign \now.plan  = now[4:2];
   assign \now.kind  = now[6:5];
-  assign \i__payload.table  = \port$17837$0 [2:0];
-  assign \i__payload.entry  = \port$17837$0 [18:3];
-  assign \i__payload.word  = \port$17837$0 [22:19];
-  assign \i__payload.data  = \port$17854$0 ;
+  assign \i__payload.table  = \port$17842$0 [2:0];
+  assign \i__payload.entry  = \port$17842$0 [18:3];
+  assign \i__payload.word  = \port$17842$0 [22:19];
+  assign \i__payload.data  = \port$17859$0 ;
   assign \came.valid  = came[0];
   assign \came.own  = came[1];
   assign \came.plan  = came[4:2];
@@ -64077,23 +64125,23 @@ module \t3_node_small.registers.guard (rst, status, \port$17837$0 , i__valid, \p
   assign \$111  = 32'd0;
   assign \$112  = 1'h0;
   assign \$113  = 1'h0;
-  assign \$117  = \port$17854$0 ;
+  assign \$117  = \port$17859$0 ;
   assign \$123  = 32'd0;
   assign \$124  = 1'h0;
   assign \$125  = 1'h0;
-  assign \$129  = \port$17854$0 ;
+  assign \$129  = \port$17859$0 ;
   assign \$145  = 32'd0;
   assign \$146  = 1'h0;
   assign \$147  = 1'h0;
-  assign \$151  = \port$17854$0 ;
+  assign \$151  = \port$17859$0 ;
   assign \$157  = 32'd0;
   assign \$158  = 1'h0;
   assign \$159  = 1'h0;
-  assign \$163  = \port$17854$0 ;
+  assign \$163  = \port$17859$0 ;
   assign \$169  = 32'd0;
   assign \$170  = 1'h0;
   assign \$171  = 1'h0;
-  assign \$175  = \port$17854$0 ;
+  assign \$175  = \port$17859$0 ;
   assign \$244  = \$243 ;
   assign \$264  = \$263 ;
 endmodule
@@ -64275,7 +64323,7 @@ module \t3_node_small.requests (rst, \end , start, busy, clk);
   assign busy[0] = \$45 ;
 endmodule
 
-module \t3_node_small.sending (rst, \port$7834$0 , o__ready, \port$17054$0 , \port$17056$0 , i__valid, room, o__valid, o__payload, clk);
+module \t3_node_small.sending (rst, \port$7839$0 , o__ready, \port$17059$0 , \port$17061$0 , i__valid, room, o__valid, o__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$64 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$64 <= 1'b0;
   wire \$1 ;
@@ -64355,12 +64403,12 @@ module \t3_node_small.sending (rst, \port$7834$0 , o__ready, \port$17054$0 , \po
   wire \oldest.tracked ;
   wire [2:0] \oldest.wf ;
   wire [15:0] \oldest.wg ;
-  input [29:0] \port$17054$0 ;
-  wire [29:0] \port$17054$0 ;
-  input [72:0] \port$17056$0 ;
-  wire [72:0] \port$17056$0 ;
-  input [31:0] \port$7834$0 ;
-  wire [31:0] \port$7834$0 ;
+  input [29:0] \port$17059$0 ;
+  wire [29:0] \port$17059$0 ;
+  input [72:0] \port$17061$0 ;
+  wire [72:0] \port$17061$0 ;
+  input [31:0] \port$7839$0 ;
+  wire [31:0] \port$7839$0 ;
   wire put;
   output room;
   reg room = 1'h1;
@@ -64399,7 +64447,7 @@ module \t3_node_small.sending (rst, \port$7834$0 , o__ready, \port$17054$0 , \po
   assign \$9  = room & \$8 ;
   assign \$10  = \$7  | \$9 ;
   assign \$11  = waits | put;
-  assign \$12  = waits ? oldest : { \port$17056$0 , \port$7834$0 , \port$17054$0  };
+  assign \$12  = waits ? oldest : { \port$17061$0 , \port$7839$0 , \port$17059$0  };
   assign \$13  = ~ fetch;
   assign \$14  = store & \$13 ;
   assign \$15  = waiting + 1'h1;
@@ -64486,12 +64534,12 @@ module \t3_node_small.sending (rst, \port$7834$0 , o__ready, \port$17054$0 , \po
     if (\$auto$verilog_backend.cc:2355:dump_module$64 ) begin end
     \$27  = oldest;
     if (\$20 ) begin
-      \$27  = { \port$17056$0 , \port$7834$0 , \port$17054$0  };
+      \$27  = { \port$17061$0 , \port$7839$0 , \port$17059$0  };
     end
   end
   assign i__ready = room;
   assign spare = oldest;
-  assign i__payload = { \port$17056$0 , \port$7834$0 , \port$17054$0  };
+  assign i__payload = { \port$17061$0 , \port$7839$0 , \port$17059$0  };
   assign \oldest.op  = oldest[1:0];
   assign \oldest.dtype  = oldest[3:2];
   assign \oldest.tracked  = oldest[4];
@@ -64525,17 +64573,17 @@ module \t3_node_small.sending (rst, \port$7834$0 , o__ready, \port$17054$0 , \po
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \i__payload.op  = \port$17054$0 [1:0];
-  assign \i__payload.dtype  = \port$17054$0 [3:2];
-  assign \i__payload.tracked  = \port$17054$0 [4];
-  assign \i__payload.plan  = \port$17054$0 [6:5];
-  assign \i__payload.epoch  = \port$17054$0 [10:7];
-  assign \i__payload.wg  = \port$17054$0 [26:11];
-  assign \i__payload.wf  = \port$17054$0 [29:27];
-  assign \i__payload.address  = \port$7834$0 ;
-  assign \i__payload.data  = \port$17056$0 [63:0];
-  assign \i__payload.strobe  = \port$17056$0 [71:64];
-  assign \i__payload.last  = \port$17056$0 [72];
+  assign \i__payload.op  = \port$17059$0 [1:0];
+  assign \i__payload.dtype  = \port$17059$0 [3:2];
+  assign \i__payload.tracked  = \port$17059$0 [4];
+  assign \i__payload.plan  = \port$17059$0 [6:5];
+  assign \i__payload.epoch  = \port$17059$0 [10:7];
+  assign \i__payload.wg  = \port$17059$0 [26:11];
+  assign \i__payload.wf  = \port$17059$0 [29:27];
+  assign \i__payload.address  = \port$7839$0 ;
+  assign \i__payload.data  = \port$17061$0 [63:0];
+  assign \i__payload.strobe  = \port$17061$0 [71:64];
+  assign \i__payload.last  = \port$17061$0 [72];
 endmodule
 
 module \t3_node_small.splitter (rst, burst__ready, burst__valid, burst__payload, request__payload, request__valid, request__ready, clk);
@@ -65028,11 +65076,11 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   wire [6:0] \$419 ;
   wire \$42 ;
   wire \$43 ;
-  wire \$44 ;
-  wire \$45 ;
+  wire [7:0] \$44 ;
+  wire [7:0] \$45 ;
   wire \$46 ;
-  wire [7:0] \$47 ;
-  wire [7:0] \$48 ;
+  wire \$47 ;
+  wire \$48 ;
   wire [24:0] \$49 ;
   wire \$5 ;
   wire \$50 ;
@@ -65542,7 +65590,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   initial _1_ = 0;
 `endif
   always @(posedge clk) begin
-    _1_ <= \counts$190 [{ \$45 , \$44 , \$43 , step1[4:0] }];
+    _1_ <= \counts$190 [{ \$48 , \$47 , \$46 , step1[4:0] }];
   end
   assign count_read__data = _1_;
   (* no_rw_check = 32'd1 *)
@@ -65779,13 +65827,13 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   assign \$40  = \$signature__data$56 [5] & \$39 ;
   assign \$41  = \$signature__data$57 [4:0] == step1[9:5];
   assign \$42  = \$signature__data$57 [5] & \$41 ;
-  assign \$43  = | { hit[7], hit[5], hit[3], hit[1] };
-  assign \$44  = | { hit[7:6], hit[3:2] };
-  assign \$45  = | hit[7:4];
-  assign \$46  = peer2_1 & claims;
-  assign \$47  = \$46  ? at3 : 8'h00;
-  assign \$48  = ~ \$47 ;
-  assign free = may_take & \$48 ;
+  assign \$43  = peer2_1 & claims;
+  assign \$44  = \$43  ? at3 : 8'h00;
+  assign \$45  = ~ \$44 ;
+  assign free = may_take & \$45 ;
+  assign \$46  = | { hit[7], hit[5], hit[3], hit[1] };
+  assign \$47  = | { hit[7:6], hit[3:2] };
+  assign \$48  = | hit[7:4];
   assign \$49  = from_way ? way_left : other_left;
   assign now = same3_1 ? left4 : \$49 ;
   assign was_over = same3_1 ? over4 : over3;
@@ -66129,17 +66177,17 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   always @(posedge clk)
     step3 <= step2;
   always @(posedge clk)
-    told1 <= commit__payload;
-  always @(posedge clk)
-    told2 <= told1;
-  always @(posedge clk)
-    told3 <= told2;
-  always @(posedge clk)
     stamp1 <= stamp0;
   always @(posedge clk)
     stamp2 <= stamp1;
   always @(posedge clk)
     stamp3 <= stamp2;
+  always @(posedge clk)
+    told1 <= commit__payload;
+  always @(posedge clk)
+    told2 <= told1;
+  always @(posedge clk)
+    told3 <= told2;
   always @(posedge clk)
     walk_slot <= \$352 ;
   always @(posedge clk)
@@ -66802,7 +66850,7 @@ module \t3_node_small.tracker (rst, table__valid, commit__valid, clear__valid, c
   assign peer0_1 = in_set1;
   assign peer0_2 = in_set2;
   assign peer0_3 = in_set3;
-  assign count_read__addr = { \$45 , \$44 , \$43 , step1[4:0] };
+  assign count_read__addr = { \$48 , \$47 , \$46 , step1[4:0] };
   assign command_read__addr = step2[9:0];
   assign \$signature__addr$89  = step3[4:0];
   assign \$signature__addr$93  = step3[4:0];

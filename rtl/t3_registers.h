@@ -11,7 +11,7 @@ extern "C" {
 #include <assert.h>
 
 // Hash of this map; the register MAP_HASH of a matching node reads the same.
-#define T3_MAP_HASH 0x26de8fdfu
+#define T3_MAP_HASH 0x91e185e2u
 
 // reg - t3::PRODUCT_ID
 #define T3__PRODUCT_ID__ID_bm 0xffffffff
@@ -54,6 +54,9 @@ extern "C" {
 #define T3__CAP_WIDTHS__ADDRESS_TILES_bm 0x400000
 #define T3__CAP_WIDTHS__ADDRESS_TILES_bp 22
 #define T3__CAP_WIDTHS__ADDRESS_TILES_bw 1
+#define T3__CAP_WIDTHS__COLLECTIVE_bm 0x800000
+#define T3__CAP_WIDTHS__COLLECTIVE_bp 23
+#define T3__CAP_WIDTHS__COLLECTIVE_bw 1
 #define T3__CAP_WIDTHS__WG_WIDTH_bm 0xff000000
 #define T3__CAP_WIDTHS__WG_WIDTH_bp 24
 #define T3__CAP_WIDTHS__WG_WIDTH_bw 8
@@ -87,6 +90,9 @@ extern "C" {
 #define T3__CAP_TRACKER__WAYS_bm 0xff0000
 #define T3__CAP_TRACKER__WAYS_bp 16
 #define T3__CAP_TRACKER__WAYS_bw 8
+#define T3__CAP_TRACKER__EXPECTED_WIDTH_bm 0x1f000000
+#define T3__CAP_TRACKER__EXPECTED_WIDTH_bp 24
+#define T3__CAP_TRACKER__EXPECTED_WIDTH_bw 5
 
 // reg - t3::CAP_TOUCH
 #define T3__CAP_TOUCH__TOUCH_BEATS_bm 0xffffffff

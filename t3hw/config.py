@@ -34,16 +34,19 @@ class NodeConfig:
     data_width : int
         Bits of every data path: 32, 64, 128, 256 or 512.
     addr_width : int
-        Bits of a byte address, 16 to 64.
+        Bits of a byte address, 12 to 64.
     id_width : int
         Bits of AxID on ``s_axi``, 1 to 16.
     wg_width, wf_width : int
         Bits of a workgroup's and of a wavefront's number, 4 to 16 and 0 to 4. AxUSER is ``{wf, wg}``,
         workgroup lowest.
     dtypes : tuple of str
-        What near-memory compute can add, of `DTYPE_NAMES`.
+        What near-memory compute can add, of `DTYPE_NAMES`; nothing without ``collective``.
     tracker_sets, tracker_ways : int
-        Shape of the tracker: powers of two; 1 to 1024 sets, 1 to 16 ways.
+        Shape of the tracker: powers of two; 1 to 1024 sets, 1 to 16 ways, or 0 ways: all tiles are
+        counted in the overflow table.
+    expected_width : int
+        Bits of the number of bytes that a tile expects, 8 to 24.
     tiles : int
         Entries of the tile table, and of the tracker's overflow table: a power of two, 4 to 32768.
     commands : int
@@ -52,17 +55,18 @@ class NodeConfig:
         Entries of the region, route and plan tables: 2 to 32, 1 to 16, 1 to 8.
     touch_bytes : int
         Bytes of update regions that the first-touch map covers, all plans together: a power of two,
-        64 bytes to 64 MiB.
+        64 bytes to 64 MiB; as few as that without ``collective``, which has no map.
     compute_queue, communication_queue : int
-        Depth in requests of the memory controller's two queues, 2 to 1024.
+        Depth in requests of the memory controller's two queues, 1 to 1024. Where that is 1 and
+        ``pipelined`` is false, the register that requests come from is the queue.
     outstanding_reads : int
         Read bursts that the DMA engine has under way at most, 1 to 64.
     outstanding_writes : int
-        Write bursts that ``s_axi`` has under way at most: a power of two, 2 to 64.
+        Write bursts that ``s_axi`` has under way at most: a power of two, 1 to 64.
     burst_beats : int
         Beats of a DMA read burst and of a link packet at most: a power of two, 2 to 256.
     producer_reads : int
-        Beats of loads that ``s_axi`` has under way at most, 2 to 1024.
+        Beats of loads that ``s_axi`` has under way at most, 1 to 1024.
     memory : str
         ``"builtin"`` (block RAM behind a settable delay), ``"axi"`` (``m_axi`` with
         read-modify-write) or ``"dram"`` (block RAM with the timing of a DRAM).
@@ -88,6 +92,12 @@ class NodeConfig:
     monitoring : bool
         Whether the node counts what happens and measures memory intensity for T3-MCA. A node without
         is much smaller: its counters and MCA registers read as 0.
+    collective : bool
+        Whether the node works with others: link, near-memory compute, first-touch map. One without
+        is for the smallest chips: it counts the stores to tiles, and its commands copy blocks from
+        its memory to its memory. Needs ``memory`` ``"builtin"`` with ``memory_max_latency`` 0,
+        ``link_max_latency`` 0, no ``dtypes``, ``touch_bytes`` 64, and no ``monitoring``.
+        ``link_credits`` then means nothing.
 
     Raises
     ------
@@ -104,6 +114,7 @@ class NodeConfig:
     dtypes: tuple = DTYPE_NAMES
     tracker_sets: int = 32
     tracker_ways: int = 8
+    expected_width: int = 24
     tiles: int = 1024
     commands: int = 1024
     regions: int = 16
@@ -126,6 +137,7 @@ class NodeConfig:
     address_tiles: bool = True
     pipelined: bool = True
     monitoring: bool = True
+    collective: bool = True
 
     def __post_init__(self):
         if not isinstance(self.name, str):
@@ -133,21 +145,27 @@ class NodeConfig:
         for name, low, high, power in _RANGES:
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high or (
-                    power and not _power_of_two(value)):
+                    power and value and not _power_of_two(value)):
                 kind = "a power of two" if power else "an integer"
                 raise ConfigError(f"{name} must be {kind} from {low} to {high}, not {value!r}")
         if self.memory not in ("builtin", "axi", "dram"):
             raise ConfigError(f"memory must be 'builtin', 'axi' or 'dram', not {self.memory!r}")
-        for name in ("address_tiles", "pipelined", "monitoring"):
+        for name in ("address_tiles", "pipelined", "monitoring", "collective"):
             if type(getattr(self, name)) is not bool:
                 raise ConfigError(f"{name} must be true or false, not {getattr(self, name)!r}")
         self._check_dram()
         dtypes = self.dtypes
-        if not (isinstance(dtypes, (list, tuple)) and dtypes
+        if not (isinstance(dtypes, (list, tuple)) and (dtypes or not self.collective)
                 and all(name in DTYPE_NAMES and dtypes.count(name) == 1 for name in dtypes)):
             raise ConfigError(f"dtypes must be one or more of {', '.join(DTYPE_NAMES)}, each once, "
                               f"not {list(dtypes) if isinstance(dtypes, tuple) else dtypes!r}")
         object.__setattr__(self, "dtypes", tuple(dtypes))
+        if not self.collective:
+            for name, value in _ALONE.items():
+                if getattr(self, name) != value:
+                    wanted = list(value) if isinstance(value, tuple) else value
+                    raise ConfigError(f"{name} must be {wanted!r} where collective is false, "
+                                      f"not {getattr(self, name)!r}")
         if self.memory != "axi" and not (
                 _power_of_two(self.memory_bytes) and self.memory_bytes >= 1024):
             raise ConfigError("memory_bytes must be a power of two of at least 1024 for a memory of "
@@ -265,30 +283,35 @@ def checked_config(config):
 #: name, least, most, power of two. Tables are no larger than their windows in the register map.
 _RANGES = (
     ("data_width", 32, 512, True),
-    ("addr_width", 16, 64, False),
+    ("addr_width", 12, 64, False),
     ("id_width", 1, 16, False),
     ("wg_width", 4, 16, False),
     ("wf_width", 0, 4, False),
     ("tracker_sets", 1, 1024, True),
-    ("tracker_ways", 1, 16, True),
+    ("tracker_ways", 0, 16, True),
+    ("expected_width", 8, 24, False),
     ("tiles", 4, 32768, True),
     ("commands", 2, 16384, True),
     ("regions", 2, 32, False),
     ("routes", 1, 16, False),
     ("plans", 1, 8, False),
     ("touch_bytes", 64, 1 << 26, True),
-    ("compute_queue", 2, 1024, False),
-    ("communication_queue", 2, 1024, False),
+    ("compute_queue", 1, 1024, False),
+    ("communication_queue", 1, 1024, False),
     ("outstanding_reads", 1, 64, False),
-    ("outstanding_writes", 2, 64, True),
+    ("outstanding_writes", 1, 64, True),
     ("burst_beats", 2, 256, True),
-    ("producer_reads", 2, 1024, False),
+    ("producer_reads", 1, 1024, False),
     ("memory_bytes", 0, 1 << 40, False),
     ("memory_max_latency", 0, 1024, False),
     ("memory_outstanding", 2, 256, True),
     ("link_credits", 4, 4096, False),
     ("link_max_latency", 0, 4096, False),
 )
+
+#: What fields must be in a node that does not work with others.
+_ALONE = {"memory": "builtin", "memory_max_latency": 0, "link_max_latency": 0, "dtypes": (),
+          "touch_bytes": 64, "monitoring": False}
 
 #: Stock configurations: ``nano`` is for the smallest FPGAs, ``tiny`` breaks first, ``small`` fits an
 #: FPGA, ``wide`` is for experiments.

@@ -7,7 +7,7 @@
 #define PLAN_CHUNKS 3
 #define PLAN_CHUNK_BYTES 256
 #define PLAN_BASE 0x1000
-#define PLAN_CONFIG_HASH 0xbfa8d1f3u
+#define PLAN_CONFIG_HASH 0x615631d2u
 
 static const t3_word plan_words[] = {
     {0x42004, 0x00001100},

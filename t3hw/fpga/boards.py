@@ -112,6 +112,10 @@ class BoardDesign:
             raise ConfigError(f"baud must be at most {self.clock_hz // _LEAST_BIT_CYCLES}: a bit "
                               f"takes at least {_LEAST_BIT_CYCLES} cycles of the clock of "
                               f"{self.clock_hz} Hz, not {self.baud}")
+        if not self.node.collective and (self.devices != 1 or self.traffic):
+            raise ConfigError("a node with collective = false is alone on its board and has no "
+                              f"traffic engines: devices must be 1, not {self.devices}, and "
+                              f"traffic false, not {self.traffic}")
         self._check_memory()
         if not isinstance(self.uart, dict) or (self.uart and not {"rx", "tx"} <= set(self.uart)):
             raise ConfigError(f"uart must be a table with rx and tx, not {self.uart!r}")

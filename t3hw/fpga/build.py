@@ -91,7 +91,7 @@ def build_board(design, folder, *, seed=1, show=print):
     with timed("generate", "generating"):
         flow = write_sources(design, tools)
     with timed("synthesize", "synthesis"):
-        netlist, declared = flow.synthesize(tools)
+        netlist, declared = flow.synthesize(tools, design.node)
     blocks = by_block(netlist, design.family)
     check_fit(blocks, available, chip=chip(design), devices=design.devices)
     used = count(blocks)
@@ -196,7 +196,8 @@ def report_text(report):
              f"{report['clock_mhz']:g} MHz, seed {report['seed']}", ""]
     for kind, use in report["utilisation"].items():
         lines.append(f"{kind:<12} {use['used']:>6} of {use['available']:>6}  {use['percent']:5.1f} %")
-    kinds = [kind for kind in ("LUT4", "FF", "LUT RAM", "block RAM", "large RAM", "multiplier")
+    kinds = [kind for kind in ("logic cell", "LUT4", "FF", "LUT RAM", "block RAM", "large RAM",
+                               "multiplier")
              if any(kind in block for block in report["blocks"])]
     lines += ["", f"{'block':<28}{'times':>6}" + "".join(f"{kind:>11}" for kind in kinds)
               + f"{'slowest ns':>12}"]

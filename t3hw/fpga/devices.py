@@ -15,11 +15,11 @@ ECP5_RESOURCES = {
     "85F": {"LUT4": 83640, "FF": 83640, "block RAM": 208, "multiplier": 156},
 }
 _ICE40_RESOURCES = {
-    "iCE40UP5K": {"LUT4": 5280, "FF": 5280, "block RAM": 30, "large RAM": 4, "multiplier": 8},
-    "iCE40HX8K": {"LUT4": 7680, "FF": 7680, "block RAM": 32},
+    "iCE40UP5K": {"logic cell": 5280, "block RAM": 30, "large RAM": 4, "multiplier": 8},
+    "iCE40HX8K": {"logic cell": 7680, "block RAM": 32},
 }
 _GOWIN_RESOURCES = {
-    "GW1NR-9": {"LUT4": 8640, "FF": 6480, "block RAM": 26, "LUT RAM": 270},
+    "GW1NR-9": {"logic cell": 8640, "FF": 6480, "block RAM": 26, "LUT RAM": 270},
 }
 
 #: The die, with its revision: parts of an older one are not sold.

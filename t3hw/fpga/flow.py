@@ -40,6 +40,11 @@ class Flow:
         Its arguments, from the design.
     ending : str
         Of the bitstream.
+    small : str
+        Yosys's selection of the memories that are marked small (`t3hw.hdl.seams.small_memory`) and
+        shall be block RAM; empty: none.
+    has_large_ram : bool
+        Whether chips have large RAM of one port, for the memory of a node that adds nothing.
     """
 
     synthesis: str
@@ -49,9 +54,18 @@ class Flow:
     pack: str
     packing: object
     ending: str
+    small: str = ""
+    has_large_ram: bool = False
 
-    def synthesize(self, folder):
-        """Synthesize; returns Yosys's netlist, and the bits of flip-flops that the design declares."""
+    def synthesize(self, folder, node=None):
+        """Synthesize; returns Yosys's netlist, and the bits of flip-flops that the design declares.
+
+        With ``node``, its configuration, memories may go where its memory is best.
+        """
+        placed = [f'setattr -set ram_style "block" {self.small}'] if self.small else []
+        if self.has_large_ram and node is not None and not node.collective:
+            placed.append('setattr -set ram_style "huge" t:$mem_v2 '
+                          f"r:SIZE={node.memory_bytes // node.beat_bytes} %i")
         shared = (Path(folder) / f"{NODE}.v").exists()
         run_tool("yosys", ["-q", "-p", "; ".join((
             f"read_rtlil {TOP}.il",
@@ -60,6 +74,7 @@ class Flow:
             # In two parts: between them, flip-flops are the design's own and memories are memories.
             f"{self.synthesis} -top {TOP} -run begin:map_ram",
             f"tee -q -o declared.json stat -top {TOP} -width -json",
+            *placed,
             f"{self.synthesis} -top {TOP} -run map_ram:",
             # Now the nodes' cells, mapped once, to each place, but those that lead nowhere there.
             *([f"setattr -mod -unset keep_hierarchy {NODE}", "flatten", "opt_clean"]
@@ -113,13 +128,19 @@ FLOWS = {
                                 "--router", "router2"],
         pack="ecppack", packing=_ecp5_packing, ending=".bit"),
     "ice40": Flow(
-        synthesis="synth_ice40 -dsp", constraints=".pcf", place="nextpnr-ice40",
+        # Few enables: the eight cells of a tile share theirs, and a gate before a flip-flop costs
+        # nothing.
+        synthesis="synth_ice40 -dsp -spram -dffe_min_ce_use 8", has_large_ram=True,
+        # These chips have no LUT RAM.
+        small="a:small_memory", constraints=".pcf", place="nextpnr-ice40",
         options=lambda design: [*ice40_options(design.part), "--pcf", f"{TOP}.pcf",
                                 "--asc", f"{TOP}.asc"],
         pack="icepack", packing=lambda _design: [f"{TOP}.asc", f"{TOP}.bin"], ending=".bin"),
     "gowin": Flow(
         # Amaranth places the pads; Yosys would put some at the ports of shared nodes, too.
-        synthesis="synth_gowin -noiopads", constraints=".cst", place="nextpnr-himbaechel",
+        synthesis="synth_gowin -noiopads", constraints=".cst",
+        # A LUT RAM takes the flip-flops of its tile, and holds 4 bits a word.
+        small="a:small_memory r:WIDTH>=16 %i", place="nextpnr-himbaechel",
         options=lambda design: ["--device", design.part,
                                 "--vopt", f"family={gowin_family(design.part)}",
                                 "--vopt", f"cst={TOP}.cst", "--write", f"{TOP}.pnr.json"],

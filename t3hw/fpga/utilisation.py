@@ -28,6 +28,11 @@ COSTS = {
 #: Types of flip-flops that have many names.
 _FLIP_FLOPS = {"ice40": re.compile(r"SB_DFF\w*"), "gowin": re.compile(r"DFF\w*")}
 
+#: Families where a flip-flop takes its value from the LUT beside it: what that must be, whether
+#: nobody else may read it, and cells that a LUT RAM takes. A flip-flop with another source takes the
+#: LUT's place.
+_PAIRS = {"ice40": (re.compile("SB_LUT4"), True, 0), "gowin": (re.compile(r"LUT\d|ALU"), False, 8)}
+
 #: What shrinks a block: fields of the configuration, most useful first.
 PARAMETERS = {
     "registers": "plans, regions",
@@ -106,12 +111,43 @@ def by_block(netlist, family):
     cells = _cells(netlist)
     scopes = scopes_of(netlist)
     blocks = collections.defaultdict(collections.Counter)
+    for name, number in _logic_cells(cells, family):
+        blocks[block_of(name, scopes)]["logic cell"] += number
     for name, cell in cells.items():
         cost = _cost(family, cell["type"])
         if cost:
             blocks[block_of(name, scopes)].update(cost)
     return {name: dict(counts) for name, counts in sorted(
         blocks.items(), key=lambda item: (-item[1]["LUT4"], item[0]))}
+
+
+def _logic_cells(cells, family):
+    """What each cell takes of the places for a LUT and the flip-flop behind it, where they are one."""
+    if family not in _PAIRS:
+        return
+    source, alone, of_memory = _PAIRS[family]
+    drivers, readers = {}, collections.Counter()
+    for name, cell in cells.items():
+        for port, bits in cell.get("connections", {}).items():
+            if cell["port_directions"][port] == "output":
+                drivers |= dict.fromkeys(bits, name)
+            else:
+                readers.update(bits)
+    paired = set()
+    for name, cell in cells.items():
+        cost = _cost(family, cell["type"])
+        if "LUT4" in cost:
+            yield name, cost["LUT4"]
+        if "LUT RAM" in cost and of_memory:
+            yield name, of_memory
+        if "FF" in cost:
+            (bit,) = cell.get("connections", {}).get("D", [None])
+            driver = drivers.get(bit)
+            if (driver is None or driver in paired or (alone and readers[bit] > 1)
+                    or not source.fullmatch(cells[driver]["type"])):
+                yield name, 1
+            else:
+                paired.add(driver)
 
 
 def scopes_of(netlist):

@@ -10,7 +10,7 @@ from amaranth.utils import bits_for
 
 from .seams import (
     EPOCH_WIDTH, Dtype, RegionAction, Table, TileIdMode, plan_views, plan_width, slot_width,
-    table_write,
+    small_memory, table_write,
 )
 from .stream_queue import StreamQueue
 
@@ -104,9 +104,11 @@ class AddressMap(wiring.Component):
 
     Latency `latency` cycles; throughput one beat a cycle. If ``config.pipelined``, ``i.ready`` is a
     register: a beat that does not go on at ``o`` stops the stages behind it one cycle later, and one
-    beat has a place aside meanwhile; if not, a beat is in one of two stages. A beat is compared with the regions when it enters, and its plan is looked at
-    when it comes to ``o``: a beat that stands there keeps its answer, and a plan that changes
-    meanwhile is seen by the beats behind it.
+    beat has a place aside meanwhile; if not, a beat is in one stage, and ``o`` follows from its
+    registers, from the memories of the regions, and from the plan as it is now. A beat is compared
+    with the regions when it enters, and its plan is looked at when it comes to ``o``: if
+    ``config.pipelined``, a beat that stands there keeps its answer, and a plan that changes meanwhile
+    is seen by the beats behind it.
 
     Parameters
     ----------
@@ -120,7 +122,8 @@ class AddressMap(wiring.Component):
     i : stream of `lookup`
         Beats.
     o : stream of `looked_up`
-        The same beats in the same order, and what is known of them; registered.
+        The same beats in the same order, and what is known of them; registered if
+        ``config.pipelined``.
     table : In, stream of `table_write`
         Table writes; those of the region table are taken. An entry that changes while beats are
         under way gives each of them any mixture of the old and the new entry.
@@ -128,7 +131,7 @@ class AddressMap(wiring.Component):
         State of the plans.
     """
 
-    #: Cycles from ``i`` to ``o``: three stages, a place, five stages, and the answer; 2 in one
+    #: Cycles from ``i`` to ``o``: three stages, a place, five stages, and the answer; 1 in one
     #: whose configuration is not pipelined.
     latency = 10
 
@@ -136,7 +139,7 @@ class AddressMap(wiring.Component):
         self._config = config
         self._meta = meta
         if not config.pipelined:
-            self.latency = 2
+            self.latency = 1
         super().__init__({
             "i": In(stream.Signature(lookup(config, meta))),
             "o": Out(stream.Signature(looked_up(config, meta))),
@@ -154,9 +157,10 @@ class AddressMap(wiring.Component):
         beat_bits = config.addr_width - shift
 
         # A cycle later than it comes, for speed.
+        pipelined = config.pipelined
         self._written = Signal(table_write(config))
         self._ours = Signal()
-        m.d.sync += [
+        m.d["sync" if pipelined else "comb"] += [
             self._written.eq(self.table.payload),
             self._ours.eq(self.table.valid & (self.table.payload.table == Table.REGION)
                           & (self.table.payload.entry < config.regions)),
@@ -164,9 +168,8 @@ class AddressMap(wiring.Component):
 
         # The stages before the head move while the spare place behind it is free, which a register
         # says; those after it while the answer goes on. A name ends in the number of the stage that
-        # its register belongs to; the head is stage 4. Not pipelined, there are stage 5 and the
-        # answer only.
-        pipelined = config.pipelined
+        # its register belongs to; the head is stage 4. Not pipelined, there is stage 5 only, and
+        # the answer is what follows from it.
         move = Signal()
         go = Signal()
         full = Signal(5 if pipelined else 1)
@@ -176,10 +179,11 @@ class AddressMap(wiring.Component):
             self.i.ready.eq(go),
         ]
         with m.If(move):
-            m.d.sync += [
-                full.eq(Cat(head_full, full)),
-                self.o.valid.eq(full[-1]),
-            ]
+            m.d.sync += full.eq(Cat(head_full, full))
+            if pipelined:
+                m.d.sync += self.o.valid.eq(full[-1])
+        if not pipelined:
+            m.d.comb += self.o.valid.eq(full[-1])
 
         def after(value, *, when, stages=1):
             """The value, that many stages later."""
@@ -345,8 +349,9 @@ class AddressMap(wiring.Component):
         wg_fits_9 = back(~(by_address_8 & number_8[config.wg_width:].any()))
         slot_9 = back(first_tile_8 + number_8[:tile_bits])
         number_fits_9 = back(~number_8[tile_bits:].any() & (by_address_8 | wf_fits_8))
-        control_9 = data.View(_control, field("control", _CONTROL, data.Field(_control.size, 0),
-                                              region=region_8))
+        # All of the control word but its first bit, which `_bounds` keeps.
+        control_9 = data.View(_control, Cat(Const(0, 1), field(
+            "control", _CONTROL, data.Field(_control.size - 1, 1), region=region_8)))
         delta_9 = field("delta", _DELTA, data.Field(beat_bits, shift), region=region_8)
         touch_offset_9 = field("touch_offset", _TOUCH_OFFSET, data.Field(touch_bits, 0),
                                region=region_8)
@@ -356,8 +361,8 @@ class AddressMap(wiring.Component):
         exists = Signal()
         answer = self.o.payload
         m.d.comb += exists.eq(control_9.plan < config.plans)
-        with m.If(move):
-            m.d.sync += [
+        with m.If(move if pipelined else 1):
+            m.d["sync" if pipelined else "comb"] += [
                 answer.any.eq(back(fifth(head.any), stages=4)),
                 answer.match.eq(back(fifth(head.match), stages=4)),
                 answer.straddle.eq(back(fifth(head.straddle), stages=4)),
@@ -430,10 +435,13 @@ class AddressMap(wiring.Component):
         """A field of a region, a stage after ``region``: ``part`` (width and offset) of what begins
         in ``word``; a memory a word of the entry."""
         values = []
+        attrs = small_memory(self._config)
+        if attrs:
+            attrs = attrs | {"no_rw_check": 1}
         low, left = part.offset, Shape.cast(part.shape).width
         while left:
             width = min(left, 32 - low)
-            memory = Memory(shape=width, depth=self._config.regions, init=[])
+            memory = Memory(shape=width, depth=self._config.regions, init=[], attrs=attrs)
             m.submodules[f"{name}_{len(values)}"] = memory
             write = memory.write_port()
             read = memory.read_port()

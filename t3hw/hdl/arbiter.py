@@ -122,9 +122,9 @@ class Arbiter(wiring.Component):
             payload = Mux(chosen[number], requester.payload, payload)
         free = ~self.o.valid | self.o.ready
         if self._spare:
-            _aside, full = spare_place(m, value=payload, valid=chosen.any(), out=self.o.payload,
-                                       out_valid=self.o.valid, free=free)
-            m.d.comb += open_.eq(~full)
+            _aside, aside_full = spare_place(m, value=payload, valid=chosen.any(),
+                                             out=self.o.payload, out_valid=self.o.valid, free=free)
+            m.d.comb += open_.eq(~aside_full)
         else:
             m.d.comb += open_.eq(free)
             with m.If(open_):

@@ -33,7 +33,7 @@ class AxiReads(wiring.Component):
     config : NodeConfig
         Widths.
     beats : int
-        Places of the queue before ``r``: beats under way at most, and bursts, at least 2.
+        Places of the queue before ``r``: beats under way at most, and bursts, at least 1.
 
     Members
     -------
@@ -51,12 +51,12 @@ class AxiReads(wiring.Component):
     Raises
     ------
     ValueError
-        If ``beats`` is not at least 2.
+        If ``beats`` is not at least 1.
     """
 
     def __init__(self, *, config, beats):
-        if not isinstance(beats, int) or beats < 2:
-            raise ValueError(f"beats must be an integer of at least 2, not {beats!r}")
+        if not isinstance(beats, int) or beats < 1:
+            raise ValueError(f"beats must be an integer of at least 1, not {beats!r}")
         self._config = config
         self._beats = beats
         super().__init__({
@@ -74,7 +74,7 @@ class AxiReads(wiring.Component):
         config = self._config
         # What is needed to ask goes one way, what is needed to answer another.
         m.submodules.bursts = bursts = StreamQueue(
-            shape=axi_address(config, config.id_width), depth=2)
+            shape=axi_address(config, config.id_width), depth=2, cut=config.pipelined)
         m.submodules.answers = answers = StreamQueue(
             shape=data.StructLayout({"id": config.id_width, "refused": 1}), depth=self._beats)
         m.submodules.beats = beats = StreamQueue(

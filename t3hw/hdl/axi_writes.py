@@ -101,7 +101,7 @@ class AxiWrites(wiring.Component):
             shape=data.StructLayout({
                 "address": axi_address(config, config.id_width),
                 "tag": _tag_width(config),
-            }), depth=outstanding)
+            }), depth=outstanding, cut=config.pipelined)
 
         # Tags are given in order and come back in order; there are as many as places in the queue.
         newest = Signal(_tag_width(config))
@@ -110,17 +110,16 @@ class AxiWrites(wiring.Component):
         begun = Signal()
         ended = Signal()
         m.d.comb += [
-            self.aw.ready.eq(under_way != outstanding),
+            self.aw.ready.eq((under_way != outstanding)
+                             & (1 if config.pipelined else bursts.i.ready)),
             begun.eq(self.aw.valid & self.aw.ready),
             bursts.i.valid.eq(begun),
             bursts.i.payload.address.eq(self.aw.payload),
             bursts.i.payload.tag.eq(newest),
         ]
-        m.d.sync += [
-            newest.eq(newest + begun),
-            oldest.eq(oldest + ended),
-            under_way.eq(under_way + begun - ended),
-        ]
+        m.d.sync += under_way.eq(under_way + begun - ended)
+        if outstanding > 1:
+            m.d.sync += [newest.eq(newest + begun), oldest.eq(oldest + ended)]
 
         # Beats.
         burst = bursts.o.payload.address
@@ -159,7 +158,7 @@ class AxiWrites(wiring.Component):
             ]
 
         # The books: for each tag the beats that are not settled, whether all have been routed,
-        # errors; a cycle after all that is told, for speed.
+        # errors; a cycle after all that is told, for a fast clock.
         committed = Signal()
         commit_tag = Signal(_tag_width(config))
         commit_error = Signal()
@@ -167,7 +166,7 @@ class AxiWrites(wiring.Component):
         told = Signal(routed(config))
         accepted_valid = Signal()
         accepted_tag = Signal(_tag_width(config))
-        m.d.sync += [
+        m.d["sync" if config.pipelined else "comb"] += [
             committed.eq(self.commit.valid & (self.commit.payload.source == Source.PRODUCER)),
             commit_tag.eq(self.commit.payload.tag),
             commit_error.eq(self.commit.payload.error),

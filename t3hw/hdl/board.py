@@ -124,6 +124,8 @@ class Board(wiring.Component):
                          from_outside=True)
             axi.connect(m, node, {name: getattr(to_memory, name) for name in _CHANNELS},
                         from_outside=True)
+            if not config.collective:
+                continue
             if self._design.traffic:
                 m.d.comb += to_memory.blocked.eq(node.trace_busy)
 

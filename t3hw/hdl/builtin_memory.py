@@ -47,7 +47,8 @@ class BuiltinMemory(wiring.Component):
         ``error`` set.
     latency : In(16)
         Cycles to add, at most ``config.memory_max_latency``; more than that is as long a wait, but
-        no longer one access a cycle. A change holds for accesses that are under way too.
+        no longer one access a cycle. Without effect where that is 0: then there is no queue for the
+        wait, and ``occupancy`` is 0. A change holds for accesses that are under way too.
     read : Out, stream of `read_beat`, always ready
         What reads found, in order.
     commit : Out, stream of `commit`, always ready
@@ -82,8 +83,8 @@ class BuiltinMemory(wiring.Component):
     @property
     def minimum_latency(self):
         """Cycles from ``access`` to ``read`` or ``commit`` when ``latency`` is 0."""
-        # Delay queue, head, response.
-        return 3 + self._array.latency
+        # Delay queue, if there is one, head, response.
+        return 2 + (self._config.memory_max_latency > 0) + self._array.latency
 
     @property
     def interlock(self):
@@ -99,25 +100,6 @@ class BuiltinMemory(wiring.Component):
 
         m.submodules.array = array = self._array
 
-        # An access waits in the delay queue from its entry to its time. A whole queue of accesses
-        # that wait for each other at the array bounds its age.
-        depth = config.memory_max_latency + _DELAY_MARGIN
-        oldest = 0xFFFF + (depth + 1) * self.interlock
-        # A bit more, the sign of differences.
-        now = Signal(range(2 * oldest + 2))
-        delayed = data.StructLayout({"access": access_layout, "entered": now.shape()})
-        m.submodules.delay = delay = StreamQueue(shape=delayed, depth=depth)
-        # What entered up to here is due: the queue itself takes 1 cycle, so an access of age 1 has
-        # not been delayed.
-        horizon = Signal.like(now)
-        m.d.sync += [now.eq(now + 1), horizon.eq(now - self.latency)]
-        m.d.comb += [
-            delay.i.valid.eq(self.access.valid),
-            delay.i.payload.access.eq(self.access.payload),
-            delay.i.payload.entered.eq(now),
-            self.access.ready.eq(delay.i.ready),
-        ]
-
         # Head: the next access, which waits for its time here. Whether that has come, and whether it
         # must wait for a write, is found out in the cycle before.
         head_valid = Signal()
@@ -127,39 +109,32 @@ class BuiltinMemory(wiring.Component):
         head_needs = Signal()
         head_due = Signal()
         head_waits = Signal()
-        head_entered = Signal.like(now)
-        following = delay.o.payload.access
+        following = Signal(access_layout)
+        following_valid = Signal()
         following_needs = Signal()
-        following_due = Signal()
         take = Signal()
         issue = Signal()
-        becomes_due = Signal()
         m.d.comb += [
-            following_due.eq(~(horizon - delay.o.payload.entered)[len(now) - 1]),
             following_needs.eq(~following.write | following.add.any()),
             issue.eq(head_valid & head_due & ~head_waits),
             take.eq(~head_valid | issue),
-            delay.o.ready.eq(take),
-            becomes_due.eq(~(horizon - head_entered)[len(now) - 1]),
         ]
         with m.If(take):
             m.d.sync += [
-                head_valid.eq(delay.o.valid),
+                head_valid.eq(following_valid),
                 head.eq(following),
                 head_outside.eq(following.address[size_shift:].any()),
                 head_needs.eq(following_needs),
-                head_due.eq(following_due),
-                head_entered.eq(delay.o.payload.entered),
             ]
-        with m.Else():
-            m.d.sync += head_due.eq(head_due | becomes_due)
-
-        # The occupancy counts accesses whose time has not come.
-        m.d.sync += [
-            self.leaves.eq(Mux(take, delay.o.valid & following_due, ~head_due & becomes_due)),
-            self.occupancy.eq(
-                self.occupancy + (self.access.valid & self.access.ready) - self.leaves),
-        ]
+        if config.memory_max_latency:
+            self._delay(m, following, following_valid, take=take, head_due=head_due)
+        else:
+            m.d.comb += [
+                following.eq(self.access.payload),
+                following_valid.eq(self.access.valid),
+                self.access.ready.eq(take),
+                head_due.eq(1),
+            ]
 
         # Writes between the two ports of the array. Nothing is issued while the head waits, so
         # those that it waits for get on by one place in each cycle.
@@ -203,3 +178,47 @@ class BuiltinMemory(wiring.Component):
             m.d.sync += self.read.payload[field].eq(result.commit[field])
 
         return m
+
+    def _delay(self, m, following, following_valid, *, take, head_due):
+        """Let accesses wait for their time: in a queue that shows them to the head, and in that."""
+        config = self._config
+        # An access waits in the delay queue from its entry to its time. A whole queue of accesses
+        # that wait for each other at the array bounds its age.
+        depth = config.memory_max_latency + _DELAY_MARGIN
+        oldest = 0xFFFF + (depth + 1) * self.interlock
+        # A bit more, the sign of differences.
+        now = Signal(range(2 * oldest + 2))
+        delayed = data.StructLayout({"access": following.shape(), "entered": now.shape()})
+        m.submodules.delay = delay = StreamQueue(shape=delayed, depth=depth)
+        # What entered up to here is due: the queue itself takes 1 cycle, so an access of age 1 has
+        # not been delayed.
+        horizon = Signal.like(now)
+        head_entered = Signal.like(now)
+        following_due = Signal()
+        becomes_due = Signal()
+        m.d.sync += [now.eq(now + 1), horizon.eq(now - self.latency)]
+        m.d.comb += [
+            delay.i.valid.eq(self.access.valid),
+            delay.i.payload.access.eq(self.access.payload),
+            delay.i.payload.entered.eq(now),
+            self.access.ready.eq(delay.i.ready),
+            following.eq(delay.o.payload.access),
+            following_valid.eq(delay.o.valid),
+            delay.o.ready.eq(take),
+            following_due.eq(~(horizon - delay.o.payload.entered)[len(now) - 1]),
+            becomes_due.eq(~(horizon - head_entered)[len(now) - 1]),
+        ]
+        with m.If(take):
+            m.d.sync += [
+                head_due.eq(following_due),
+                head_entered.eq(delay.o.payload.entered),
+            ]
+        with m.Else():
+            m.d.sync += head_due.eq(head_due | becomes_due)
+
+        # The occupancy counts accesses whose time has not come.
+        m.d.sync += [
+            self.leaves.eq(Mux(take, delay.o.valid & following_due, ~head_due & becomes_due)),
+            self.occupancy.eq(
+                self.occupancy + (self.access.valid & self.access.ready) - self.leaves),
+        ]

@@ -8,7 +8,7 @@ from amaranth.utils import bits_for
 from .prefetch_queue import PrefetchQueue
 from .seams import (
     PAGE_SHIFT, STAMP_WIDTH, block, block_done, byte_count_width, read_beat, read_burst,
-    remote_beat,
+    remote_beat, small_memory,
 )
 
 __all__ = ["DmaEngine", "dma_busy", "first_read"]
@@ -115,11 +115,12 @@ class DmaEngine(wiring.Component):
 
         config = self._config
         m.submodules.descriptions = descriptions = PrefetchQueue(
-            shape=_description(config), depth=config.outstanding_reads)
+            shape=_description(config), depth=config.outstanding_reads, attrs=small_memory(config))
         # A description stands for a whole burst's room.
         m.submodules.buffer = buffer = PrefetchQueue(
             shape=data.StructLayout({"error": 1, "data": config.data_width}),
-            depth=config.outstanding_reads * config.burst_beats, reserved=True)
+            depth=config.outstanding_reads * config.burst_beats, attrs=small_memory(config),
+            reserved=True)
 
         active = self._read_side(m, descriptions.i)
         m.d.comb += [

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from .seams import (
     EPOCH_WIDTH, STAMP_WIDTH, MemoryOp, Source, Table, block, block_done, command_done, fire,
-    memory_request, plan_views, plan_width, remote_beat, slot_width, table_write,
+    memory_request, plan_views, plan_width, remote_beat, slot_width, small_memory, table_write,
 )
 from .stream_queue import StreamQueue
 
@@ -111,8 +111,8 @@ class DmaFrontEnd(wiring.Component):
 
         config = self._config
         # As many commands as the engine can have single-burst blocks under way, and 4 for the
-        # cycles between a block's taking and its command's end.
-        commands = config.outstanding_reads + 4
+        # cycles between a block's taking and its command's end; 1 where it may wait for these.
+        commands = config.outstanding_reads + (4 if config.pipelined else 1)
         m.submodules.endings = endings = StreamQueue(shape=_ending(config), depth=commands)
         m.submodules.outcomes = outcomes = StreamQueue(shape=1, depth=commands)
 
@@ -131,7 +131,8 @@ class DmaFrontEnd(wiring.Component):
         # Entries do not change while they are in use, so it does not matter what a read gives in
         # the cycle of a write. Without this word synthesis delays the writes, and muxes them in
         # behind the memory.
-        memory = Memory(shape=width, depth=entries, init=[], attrs={"no_rw_check": 1})
+        memory = Memory(shape=width, depth=entries, init=[],
+                        attrs={"no_rw_check": 1} | small_memory(self._config))
         m.submodules[f"{table.name.lower()}_{word}"] = memory
         write = memory.write_port()
         read = memory.read_port()
@@ -229,10 +230,14 @@ class DmaFrontEnd(wiring.Component):
                            get=advance_3 & valid_2 & last_2)
         route = {"addr": command.route, "en": advance_3}
         after = functools.partial(self._register, m, advance_3)
-        shape = self._read_port(m, Table.TILE, 2, **tile)
+        # Of what is read only the rows' size matters to memory here.
+        shape = self._read_port(m, Table.TILE, 2, width=32 if config.collective else 16, **tile)
         rows = self._read_port(m, Table.TILE, 1, low=16, width=16, **tile)
-        wf = self._read_port(m, Table.TILE, 0, low=24, width=len(self.block.p.wf), **tile)
-        offset = after("offset", self._read_port(m, Table.TILE, 3, **tile))
+        wf = Const(0, len(self.block.p.wf))
+        if config.wf_width and config.collective:
+            wf = self._read_port(m, Table.TILE, 0, low=24, width=len(wf), **tile)
+        offset = after("offset", self._read_port(
+            m, Table.TILE, 3, width=min(config.addr_width, 32), **tile))
         control = self._read_port(m, Table.ROUTE, 0, width=9, **route)
         plan = after("plan", command.plan)
         epoch = after("epoch", command.epoch)
@@ -247,14 +252,17 @@ class DmaFrontEnd(wiring.Component):
             self.block.p.destination.eq(self._read_address(m, 3, **route) + offset),
             self.block.p.rows.eq(after("rows", rows)),
             self.block.p.row_bytes.eq(after("row_bytes", shape[:16])),
-            self.block.p.source_pitch.eq(self._read_port(m, Table.ROUTE, 5, **route)),
-            self.block.p.destination_pitch.eq(self._read_port(m, Table.ROUTE, 6, **route)),
+            # Modulo the address space, as all that they are added to.
+            self.block.p.source_pitch.eq(
+                self._read_port(m, Table.ROUTE, 5, width=min(config.addr_width, 32), **route)),
+            self.block.p.destination_pitch.eq(
+                self._read_port(m, Table.ROUTE, 6, width=min(config.addr_width, 32), **route)),
             self.block.p.op.eq(control[4:6]),
             self.block.p.dtype.eq(control[6:8]),
             self.block.p.tracked.eq(control[8]),
             self.block.p.plan.eq(plan),
             self.block.p.epoch.eq(epoch),
-            self.block.p.wg.eq(after("wg", shape[16:])),
+            self.block.p.wg.eq(after("wg", shape[16:]) if config.collective else 0),
             self.block.p.wf.eq(after("wf", wf)),
             self.block.p.first.eq(after("first", first_2)),
             self.block.p.last.eq(last),
@@ -267,7 +275,7 @@ class DmaFrontEnd(wiring.Component):
             ending.p.moves.eq(moves_3),
             ending.p.doorbell.eq(control[1]),
             ending.p.interrupt.eq(control[2]),
-            ending.p.remote.eq(control[3]),
+            ending.p.remote.eq(control[3] & config.collective),
         ]
         with m.If(advance_3):
             m.d.sync += valid_3.eq(valid_2)

@@ -13,8 +13,8 @@ __all__ = ["HostAxil"]
 class HostAxil(wiring.Component):
     """Make each access of the host bus one of AXI4-Lite, with all strobes.
 
-    Latency 1 cycle from an access to AW and W, or to AR; 1 from B or R to its answer.
-    Throughput one access after the other, of 3 cycles at least.
+    Latency 1 cycle from an access to AW and W, or to AR; 0 from B or R to its answer.
+    Throughput one access after the other, of 2 cycles at least.
 
     Members
     -------
@@ -55,7 +55,6 @@ class HostAxil(wiring.Component):
             self.b.ready.eq(waiting),
             self.r.ready.eq(waiting),
         ]
-        m.d.sync += answer.valid.eq(0)
         for channel, wanted in ((self.aw, access.payload.write), (self.w, access.payload.write),
                                 (self.ar, ~access.payload.write)):
             with m.If(access.valid):
@@ -65,12 +64,12 @@ class HostAxil(wiring.Component):
         with m.If(access.valid):
             m.d.sync += waiting.eq(1)
         with m.Elif(waiting & (self.b.valid | self.r.valid)):
-            m.d.sync += [
-                waiting.eq(0),
-                answer.valid.eq(1),
-                answer.payload.data.eq(self.r.payload.data),
-                answer.payload.error.eq((self.b.valid & self.b.payload.resp[1])
-                                        | (self.r.valid & self.r.payload.resp[1])),
-            ]
+            m.d.sync += waiting.eq(0)
+        m.d.comb += [
+            answer.valid.eq(waiting & (self.b.valid | self.r.valid)),
+            answer.payload.data.eq(self.r.payload.data),
+            answer.payload.error.eq((self.b.valid & self.b.payload.resp[1])
+                                    | (self.r.valid & self.r.payload.resp[1])),
+        ]
 
         return m

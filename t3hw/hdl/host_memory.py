@@ -18,8 +18,9 @@ class HostMemory(wiring.Component):
     going anywhere, is an address beyond the node's, and every access while ``blocked``.
 
     Latency 2 cycles from an access to AW and W, or to AR; 1 from B, 2 from R to its answer; 2 from
-    an access to its refusal. Throughput one access after the other, of 4 cycles at least for a
-    store, and 5 for a load.
+    an access to its refusal. All but the first 0, 0 and 1 where the configuration is not pipelined.
+    Throughput one access after the other, of 4 cycles at least for a store, and 5 for a load; 3 and
+    3 where it is not pipelined.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ class HostMemory(wiring.Component):
             with m.Elif(channel.ready):
                 m.d.sync += channel.valid.eq(0)
 
-        # A beat may come right from block RAM, so it goes to a register first.
+        # A beat may come right from block RAM, so for a fast clock it goes to a register first.
         waiting = Signal()
         beat = Signal(config.data_width)
         came = Signal()
@@ -112,13 +113,13 @@ class HostMemory(wiring.Component):
             self.b.ready.eq(waiting),
             self.r.ready.eq(waiting),
         ]
-        m.d.sync += [
+        m.d["sync" if config.pipelined else "comb"] += [
             beat.eq(self.r.payload.data),
             came.eq(self.r.valid & self.r.ready),
+            error.eq(self.r.payload.resp[1]),
             answer.valid.eq(came | self.b.valid & self.b.ready | asked & beyond),
             answer.payload.data.eq(beat.word_select(lane, 32)),
             answer.payload.error.eq(Mux(came, error, ~waiting | self.b.payload.resp[1])),
-            error.eq(self.r.payload.resp[1]),
         ]
         with m.If(asked & ~beyond):
             m.d.sync += waiting.eq(1)

@@ -28,7 +28,8 @@ class LinkEgress(wiring.Component):
 
     The sources take turns, a packet each. A packet is `header_words` words of `link_header`, and a
     word a beat. A word costs one credit, which the receiver gives back when it takes the word out
-    of its buffer. Up to two beats are accepted before their words go. The producer's packets are
+    of its buffer. Up to two beats are accepted before their words go, one if the configuration is
+    not ``pipelined``. The producer's packets are
     collected first: a producer that stops in the middle of a burst does not keep the DMA engine
     from the link.
 
@@ -47,7 +48,7 @@ class LinkEgress(wiring.Component):
     Parameters
     ----------
     config : NodeConfig
-        ``link_credits``, ``link_max_latency``, ``burst_beats`` and widths.
+        ``link_credits``, ``link_max_latency``, ``burst_beats``, ``pipelined`` and widths.
 
     Members
     -------
@@ -99,7 +100,8 @@ class LinkEgress(wiring.Component):
         wiring.connect(m, collected.o, merge.a)
         wiring.connect(m, wiring.flipped(self.dma), merge.b)
         # The sources see whether there is room here, and nothing of credits and rates.
-        m.submodules.merged = merged = StreamQueue(shape=remote_beat(config), depth=2)
+        m.submodules.merged = merged = StreamQueue(shape=remote_beat(config), depth=2,
+                                                   cut=config.pipelined)
         wiring.connect(m, merge.o, merged.i)
         beat = merged.o.payload
         beat_valid = merged.o.valid

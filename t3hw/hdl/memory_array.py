@@ -25,7 +25,7 @@ class MemoryArray(wiring.Component):
     Parameters
     ----------
     config : NodeConfig
-        ``memory_bytes``, widths and dtypes.
+        ``memory_bytes``, ``pipelined``, widths and dtypes.
     meta : shape-like, optional
         Whatever shall travel with an access; without it there is no such field.
 
@@ -76,15 +76,14 @@ class MemoryArray(wiring.Component):
     @property
     def latency(self):
         """Cycles from an access to its result."""
-        # Array, its register, and adder.
-        return 2 + self._adder.latency
+        # Array, its register where there is one, and adder.
+        return 1 + self._config.pipelined + self._adder.latency
 
     @property
     def interlock(self):
         """Cycles from a write to the first access that sees its result."""
-        # Array, its register, adder, and the write itself, which the read port does not see in the
-        # same cycle.
-        return 3 + self._adder.latency
+        # The write itself, too, which the read port does not see in the same cycle.
+        return self.latency + 1
 
     def elaborate(self, platform):
         m = Module()
@@ -100,11 +99,12 @@ class MemoryArray(wiring.Component):
         read = storage.read_port()
         write = storage.write_port(granularity=8)
 
+        domain = "sync" if config.pipelined else "comb"
         access = self.i.payload.access
         m.d.comb += read.addr.eq(access.address[config.beat_shift:size_shift])
 
-        # What comes with the array's output, and after the register which is all that follows that.
-        # The adder never stalls, since its output is always taken.
+        # What comes with the array's output, and after the register which is all that follows that
+        # for a fast clock. The adder never stalls, since its output is always taken.
         asked_valid = Signal()
         asked = Signal(self.i.payload.shape())
         asked_outside = Signal()
@@ -117,6 +117,8 @@ class MemoryArray(wiring.Component):
             asked_valid.eq(self.i.valid),
             asked.eq(self.i.payload),
             asked_outside.eq(access.address[size_shift:].any()),
+        ]
+        m.d[domain] += [
             found_valid.eq(asked_valid),
             found.eq(asked),
             outside.eq(asked_outside),

@@ -10,7 +10,8 @@ from .axi_memory import AxiMemory
 from .builtin_memory import BuiltinMemory
 from .dram_memory import DramMemory
 from .first_touch import FirstTouch
-from .seams import (Policy, clear_range, commit, dram_command, dram_events, error_event,
+from .plain_memory import PlainMemory
+from .seams import (MemoryOp, Policy, clear_range, commit, dram_command, dram_events, error_event,
                     memory_request, read_beat)
 from .stream_queue import StreamQueue
 
@@ -53,7 +54,7 @@ class MemoryController(wiring.Component):
 
     Attributes
     ----------
-    memory : BuiltinMemory, AxiMemory or DramMemory
+    memory : BuiltinMemory, AxiMemory, DramMemory or PlainMemory
         The memory, with its own latencies.
     queue_latency : int
         Cycles from ``compute`` to the memory, if nothing waits.
@@ -61,7 +62,8 @@ class MemoryController(wiring.Component):
     Members
     -------
     compute, ingress, dma : In, streams of `memory_request`
-        Beats of the producer, of the link, and of the DMA engine.
+        Beats of the producer, of the link, and of the DMA engine. Without ``config.collective``
+        nothing is taken from ``ingress``, and there is no first touch.
     policy : In(Policy)
         How the arbiter chooses.
     starvation_limit : In(16)
@@ -127,6 +129,8 @@ class MemoryController(wiring.Component):
         elif config.memory == "dram":
             self.memory = DramMemory(config=config)
             members["dram_command"] = Out(dram_command(config))
+        elif not config.collective:
+            self.memory = PlainMemory(config=config)
         else:
             self.memory = BuiltinMemory(config=config)
         super().__init__(members)
@@ -136,30 +140,58 @@ class MemoryController(wiring.Component):
 
         config = self._config
         request = memory_request(config)
-        m.submodules.compute_queue = compute_queue = StreamQueue(
-            shape=request, depth=config.compute_queue)
-        m.submodules.merge = merge = Arbiter(shape=request, requesters=2)
-        m.submodules.communication_queue = communication_queue = StreamQueue(
-            shape=request, depth=config.communication_queue)
+        # Who asks for the queue of communication; nobody but the DMA engine where there is no link.
+        merged = self.dma
+        if config.collective:
+            m.submodules.merge = merge = Arbiter(shape=request, requesters=2)
+            wiring.connect(m, wiring.flipped(self.ingress), merge.i[0])
+            wiring.connect(m, wiring.flipped(self.dma), merge.i[1])
+            merged = merge.o
         m.submodules.arbiter = arbiter = Arbiter(shape=request, requesters=2)
-        m.submodules.first_touch = first_touch = FirstTouch(config=config)
         m.submodules.memory = memory = self.memory
+        for number, (name, source, depth) in enumerate((
+                ("compute_queue", self.compute, config.compute_queue),
+                ("communication_queue", merged, config.communication_queue))):
+            if depth > 1 or config.pipelined:
+                m.submodules[name] = queue = StreamQueue(shape=request, depth=depth)
+                _connect(m, source, queue.i)
+                source = queue.o
+            # Else the register that requests come from is the queue.
+            _connect(m, source, arbiter.i[number])
 
-        wiring.connect(m, wiring.flipped(self.compute), compute_queue.i)
-        wiring.connect(m, wiring.flipped(self.ingress), merge.i[0])
-        wiring.connect(m, wiring.flipped(self.dma), merge.i[1])
-        wiring.connect(m, merge.o, communication_queue.i)
-        wiring.connect(m, compute_queue.o, arbiter.i[0])
-        wiring.connect(m, communication_queue.o, arbiter.i[1])
-        wiring.connect(m, arbiter.o, first_touch.request)
-        wiring.connect(m, wiring.flipped(self.clear), first_touch.clear)
-        wiring.connect(m, first_touch.access, memory.access)
         wiring.connect(m, memory.read, wiring.flipped(self.read))
         wiring.connect(m, memory.commit, wiring.flipped(self.commit))
         m.d.comb += [
             arbiter.policy.eq(self.policy),
             arbiter.starvation_limit.eq(self.starvation_limit),
+            self.events.compute_issue.eq(arbiter.i[0].valid & arbiter.i[0].ready),
+            self.events.communication_issue.eq(arbiter.i[1].valid & arbiter.i[1].ready),
+            self.events.compute_stall.eq(self.compute.valid & ~self.compute.ready),
+            self.events.communication_stall.eq(merged.valid & ~merged.ready),
+            self.events.forced.eq(arbiter.forced),
+            self.events.communication_hold.eq(arbiter.held),
+            self.events.access.eq(memory.access.valid & memory.access.ready),
         ]
+        if not config.collective:
+            # Nothing adds and no entry is kept: a request is an access as it is.
+            access = memory.access.payload
+            m.d.comb += [
+                memory.access.valid.eq(arbiter.o.valid),
+                access.write.eq(arbiter.o.payload.op != MemoryOp.READ),
+                *(access[name].eq(arbiter.o.payload[name])
+                  for name in ("dtype", "source", "tag", "last", "address", "data", "strobe",
+                               "tile")),
+                arbiter.o.ready.eq(memory.access.ready),
+                self.clear.ready.eq(1),
+                self.error.valid.eq(memory.error.valid),
+                self.error.payload.eq(memory.error.payload),
+            ]
+            return m
+
+        m.submodules.first_touch = first_touch = FirstTouch(config=config)
+        wiring.connect(m, arbiter.o, first_touch.request)
+        wiring.connect(m, wiring.flipped(self.clear), first_touch.clear)
+        wiring.connect(m, first_touch.access, memory.access)
         if config.memory == "axi":
             for channel in _CHANNELS:
                 wiring.connect(m, getattr(memory, channel), wiring.flipped(getattr(self, channel)))
@@ -216,17 +248,16 @@ class MemoryController(wiring.Component):
         ]
         wiring.connect(m, memory_errors.o, reports.i[1])
 
-        m.d.comb += [
-            self.events.compute_issue.eq(arbiter.i[0].valid & arbiter.i[0].ready),
-            self.events.communication_issue.eq(arbiter.i[1].valid & arbiter.i[1].ready),
-            self.events.compute_stall.eq(self.compute.valid & ~self.compute.ready),
-            self.events.communication_stall.eq(merge.o.valid & ~merge.o.ready),
-            self.events.forced.eq(arbiter.forced),
-            self.events.communication_hold.eq(arbiter.held),
-            self.events.access.eq(entered),
-        ]
-
         return m
+
+
+def _connect(m, source, sink):
+    """Connect streams of which the first may be a port."""
+    m.d.comb += [
+        sink.valid.eq(source.valid),
+        sink.payload.eq(source.payload),
+        source.ready.eq(sink.ready),
+    ]
 
 
 _CHANNELS = ("aw", "w", "b", "ar", "r")

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..config import checked_config
 from .amba import AxiLitePorts, AxiPorts, AxiStreamPorts
 from .arbiter import Arbiter
+from .copy_writer import CopyWriter
 from .dma_engine import DmaEngine
 from .dma_front_end import DmaFrontEnd
 from .in_flight import InFlight
@@ -80,10 +81,10 @@ class Node(wiring.Component):
         The producer's loads and stores; AWUSER is ``{wf, wg}``.
     m_axi_* : AXI4 master, if ``config.memory`` is ``"axi"``
         To the memory.
-    link_tx_*, link_rx_* : AXI4-Stream
+    link_tx_*, link_rx_* : AXI4-Stream, if ``config.collective``
         To and from the neighbours. TKEEP has a payload word's strobes; whatever lies between two nodes
         must pass it on unchanged.
-    link_tx_credit : In(1), link_rx_credit : Out(1)
+    link_tx_credit : In(1), link_rx_credit : Out(1), if ``config.collective``
         One pulse for each word that the receiver took out of its buffer.
     irq : Out(1)
         Interrupt, level.
@@ -103,19 +104,19 @@ class Node(wiring.Component):
         self._config = checked_config(config)
         self._axil = AxiLitePorts(prefix="s_axil", master=False)
         self._axi = AxiPorts(prefix="s_axi", master=False, config=config, id_width=config.id_width)
-        self._link_tx = AxiStreamPorts(prefix="link_tx", master=True, config=config)
-        self._link_rx = AxiStreamPorts(prefix="link_rx", master=False, config=config)
+        self._link_tx = self._link_rx = None
         self._memory = None
-        members = (self._axil.members() | self._axi.members() | self._link_tx.members()
-                   | self._link_rx.members())
+        members = self._axil.members() | self._axi.members()
+        if config.collective:
+            self._link_tx = AxiStreamPorts(prefix="link_tx", master=True, config=config)
+            self._link_rx = AxiStreamPorts(prefix="link_rx", master=False, config=config)
+            members |= self._link_tx.members() | self._link_rx.members()
         if config.memory == "axi":
             self._memory = AxiPorts(prefix="m_axi", master=True, config=config, id_width=1)
             members |= self._memory.members()
-        super().__init__(members | {
-            "link_tx_credit": In(1),
-            "link_rx_credit": Out(1),
-            "irq": Out(1),
-        } | trace_members(config))
+        if config.collective:
+            members |= {"link_tx_credit": In(1), "link_rx_credit": Out(1)}
+        super().__init__(members | {"irq": Out(1)} | trace_members(config))
 
     def elaborate(self, platform):
         m = Module()
@@ -129,9 +130,15 @@ class Node(wiring.Component):
         m.submodules.front_end = front_end = DmaFrontEnd(config=config)
         m.submodules.engine = engine = DmaEngine(config=config)
         m.submodules.splitter = splitter = ReadSplitter(config=config, source=Source.DMA)
-        m.submodules.ingress = ingress = LinkIngress(config=config)
-        m.submodules.egress = egress = LinkEgress(config=config)
-        reporters = [producer, ingress, controller, tracker, plan_state, egress]
+        listeners = [producer, tracker, trigger, plan_state, front_end]
+        reporters = [producer, controller, tracker, plan_state]
+        ingress = egress = None
+        if config.collective:
+            m.submodules.ingress = ingress = LinkIngress(config=config)
+            m.submodules.egress = egress = LinkEgress(config=config)
+            listeners.insert(1, ingress)
+            reporters.insert(1, ingress)
+            reporters.append(egress)
         m.submodules.registers = registers = RegisterBlock(config=config,
                                                            error_sources=len(reporters))
 
@@ -141,65 +148,32 @@ class Node(wiring.Component):
 
         self._axil.connect(m, self, channels(registers, ("aw", "w", "b", "ar", "r")))
         self._axi.connect(m, self, channels(producer, ("aw", "w", "b", "ar", "r")))
-        self._link_tx.connect(m, self, {"t": egress.tx})
-        self._link_rx.connect(m, self, {"t": ingress.rx})
         if self._memory is not None:
             self._memory.connect(m, self, channels(controller, ("aw", "w", "b", "ar", "r")))
-        m.d.comb += [
-            egress.credit.eq(self.link_tx_credit),
-            self.link_rx_credit.eq(ingress.credit),
-            self.irq.eq(registers.irq),
-        ]
+        m.d.comb += self.irq.eq(registers.irq)
 
         # Software's settings, tables, and the state of the plans.
         m.d.comb += [
             controller.policy.eq(registers.policy),
             controller.starvation_limit.eq(registers.starvation_limit),
             controller.latency.eq(registers.memory_latency),
-            egress.latency.eq(registers.link_latency),
-            egress.interval.eq(registers.link_interval),
-            egress.fraction.eq(registers.link_fraction),
-            egress.header_interval.eq(registers.link_header_interval),
-            egress.header_fraction.eq(registers.link_header_fraction),
-            ingress.hold_timeout.eq(registers.hold_timeout),
-            registers.holding.eq(ingress.holding),
-            registers.holding_plan.eq(ingress.holding_plan),
             registers.status.eq(plan_state.status),
             registers.plan_done.eq(plan_state.done),
             registers.interrupt.eq(front_end.interrupt),
         ]
-        for block in (producer, ingress, tracker, trigger, plan_state, front_end):
+        for block in listeners:
             _broadcast(m, registers.table, block.table)
-        for block in (producer, ingress, tracker, trigger, front_end):
-            m.d.comb += block.plans.eq(plan_state.plans)
+            if block is not plan_state:
+                m.d.comb += block.plans.eq(plan_state.plans)
         for reporter, collected in zip(reporters, registers.error, strict=True):
             _broadcast(m, reporter.error, collected)
 
         # Requests to the memory, and its answers.
         m.submodules.communication = communication = Arbiter(
-            shape=memory_request(config), requesters=2, spare=True)
+            shape=memory_request(config), requesters=2 + (not config.collective),
+            spare=config.pipelined)
         wiring.connect(m, producer.compute, controller.compute)
-        wiring.connect(m, ingress.request, controller.ingress)
-        # Queues of two transfers and spare places, here and below, where one block's ready would
-        # wait for the next one's through too much logic.
-        m.submodules.bursts = bursts = StreamSpare(shape=read_burst(config))
-        wiring.connect(m, engine.read, bursts.i)
-        wiring.connect(m, bursts.o, splitter.burst)
-        # All else of a read is the same for all.
-        asked = ("address", "last")
-        m.submodules.reads = reads = StreamQueue(shape=data.StructLayout({
-            name: memory_request(config)[name].shape for name in asked}), depth=2)
-        read_request = communication.i[0]
-        m.d.comb += [
-            reads.i.valid.eq(splitter.request.valid),
-            splitter.request.ready.eq(reads.i.ready),
-            read_request.valid.eq(reads.o.valid),
-            reads.o.ready.eq(read_request.ready),
-            read_request.payload.eq(splitter.request.payload),
-            *(statement for name in asked for statement in (
-                reads.i.payload[name].eq(splitter.request.payload[name]),
-                read_request.payload[name].eq(reads.o.payload[name]))),
-        ]
+        self._connect_reads(m, engine=engine, splitter=splitter, request=communication.i[0])
         wiring.connect(m, front_end.doorbell_local, communication.i[1])
         wiring.connect(m, communication.o, controller.dma)
         for source, monitor in ((Source.PRODUCER, producer.read), (Source.DMA, engine.data)):
@@ -220,31 +194,35 @@ class Node(wiring.Component):
             front_end.fire.valid.eq(trigger.fire.valid & wanted & ~registers.hold),
             trigger.fire.ready.eq(~wanted | front_end.fire.ready & ~registers.hold),
         ]
-        m.submodules.blocks = blocks = StreamSpare(
-            shape=front_end.block.payload.shape())
-        wiring.connect(m, front_end.block, blocks.i)
-        wiring.connect(m, blocks.o, engine.block)
+        if config.pipelined:
+            m.submodules.blocks = blocks = StreamSpare(shape=front_end.block.payload.shape())
+            wiring.connect(m, front_end.block, blocks.i)
+            wiring.connect(m, blocks.o, engine.block)
+        else:
+            wiring.connect(m, front_end.block, engine.block)
         _broadcast(m, engine.done, front_end.block_done)
         _broadcast(m, front_end.command_done, plan_state.command_done)
-        m.submodules.sending = sending = StreamQueue(shape=remote_beat(config), depth=2)
-        wiring.connect(m, engine.packet, sending.i)
-        m.submodules.outgoing = outgoing = PacketMerge(shape=remote_beat(config), ahead=True)
-        wiring.connect(m, sending.o, outgoing.a)
-        wiring.connect(m, front_end.doorbell_remote, outgoing.b)
-        wiring.connect(m, outgoing.o, egress.dma)
-        wiring.connect(m, producer.remote, egress.producer)
+        if config.collective:
+            self._connect_link(m, registers, ingress=ingress, egress=egress, producer=producer,
+                               controller=controller, engine=engine, front_end=front_end)
+        else:
+            m.submodules.copies = copies = CopyWriter(config=config)
+            wiring.connect(m, engine.packet, copies.packet)
+            wiring.connect(m, copies.request, communication.i[2])
+            _broadcast(m, controller.commit, copies.commit)
 
         self._clear(m, plan_state.clear, (tracker.clear, trigger.clear, controller.clear))
 
         # What of a plan is under way, so that a clear can wait for it.
         m.submodules.requests = requests = InFlight(
-            config=config, starts=2, ends=1, limit=_requests_under_way(config))
+            config=config, starts=1 + config.collective, ends=1, limit=_requests_under_way(config))
         m.submodules.commands = commands = InFlight(config=config, starts=1, ends=1,
                                                     limit=config.commands)
         # Events are registered, since they come late in their cycle; what is in the registers is
         # under way, too.
         begun = Signal(config.plans)
-        for event, stream in zip(requests.start, (producer.compute, ingress.request), strict=True):
+        tracked = [producer.compute] + ([ingress.request] if config.collective else [])
+        for event, stream in zip(requests.start, tracked, strict=True):
             m.d.sync += [
                 event.valid.eq(stream.valid & stream.ready & stream.payload.tile.tracked
                                & (stream.payload.op != MemoryOp.READ)),
@@ -262,8 +240,8 @@ class Node(wiring.Component):
                          for plan in range(config.plans))),
             requests.end[0].valid.eq(controller.commit.valid & controller.commit.payload.tile.tracked),
             requests.end[0].plan.eq(controller.commit.payload.tile.plan),
-            plan_state.busy.eq(producer.busy | ingress.busy | requests.busy | trigger.queued
-                               | commands.busy | begun),
+            plan_state.busy.eq(producer.busy | requests.busy | trigger.queued | commands.busy
+                               | begun | (ingress.busy if config.collective else 0)),
         ]
 
         if config.monitoring:
@@ -286,6 +264,63 @@ class Node(wiring.Component):
                     front_end=front_end, engine=engine, plan_state=plan_state)
 
         return m
+
+    def _connect_reads(self, m, *, engine, splitter, request):
+        """The engine's reads become requests to the memory. For a fast clock queues of two transfers
+        and spare places are here, as elsewhere, where one block's ready would wait for the next
+        one's through too much logic."""
+        config = self._config
+        if not config.pipelined:
+            m.submodules.bursts = bursts = StreamQueue(shape=read_burst(config), depth=1, cut=False)
+            wiring.connect(m, engine.read, bursts.i)
+            wiring.connect(m, bursts.o, splitter.burst)
+            wiring.connect(m, splitter.request, request)
+            return
+        m.submodules.bursts = bursts = StreamSpare(shape=read_burst(config))
+        wiring.connect(m, engine.read, bursts.i)
+        wiring.connect(m, bursts.o, splitter.burst)
+        # All else of a read is the same for all.
+        asked = ("address", "last")
+        m.submodules.reads = reads = StreamQueue(shape=data.StructLayout({
+            name: memory_request(config)[name].shape for name in asked}), depth=2)
+        m.d.comb += [
+            reads.i.valid.eq(splitter.request.valid),
+            splitter.request.ready.eq(reads.i.ready),
+            request.valid.eq(reads.o.valid),
+            reads.o.ready.eq(request.ready),
+            request.payload.eq(splitter.request.payload),
+            *(statement for name in asked for statement in (
+                reads.i.payload[name].eq(splitter.request.payload[name]),
+                request.payload[name].eq(reads.o.payload[name]))),
+        ]
+
+    def _connect_link(self, m, registers, *, ingress, egress, producer, controller, engine,
+                      front_end):
+        """The neighbours, and what comes from them and goes to them."""
+        config = self._config
+        self._link_tx.connect(m, self, {"t": egress.tx})
+        self._link_rx.connect(m, self, {"t": ingress.rx})
+        m.d.comb += [
+            egress.credit.eq(self.link_tx_credit),
+            self.link_rx_credit.eq(ingress.credit),
+            egress.latency.eq(registers.link_latency),
+            egress.interval.eq(registers.link_interval),
+            egress.fraction.eq(registers.link_fraction),
+            egress.header_interval.eq(registers.link_header_interval),
+            egress.header_fraction.eq(registers.link_header_fraction),
+            ingress.hold_timeout.eq(registers.hold_timeout),
+            registers.holding.eq(ingress.holding),
+            registers.holding_plan.eq(ingress.holding_plan),
+        ]
+        wiring.connect(m, ingress.request, controller.ingress)
+        m.submodules.sending = sending = StreamQueue(shape=remote_beat(config), depth=2,
+                                                     cut=config.pipelined)
+        wiring.connect(m, engine.packet, sending.i)
+        m.submodules.outgoing = outgoing = PacketMerge(shape=remote_beat(config), ahead=True)
+        wiring.connect(m, sending.o, outgoing.a)
+        wiring.connect(m, front_end.doorbell_remote, outgoing.b)
+        wiring.connect(m, outgoing.o, egress.dma)
+        wiring.connect(m, producer.remote, egress.producer)
 
     @staticmethod
     def _clear(m, clear, targets):
@@ -335,8 +370,6 @@ class Node(wiring.Component):
             events.producer_read_bytes.eq(producer.events.read_bytes),
             events.producer_write_bytes.eq(producer.events.write_bytes),
             events.remote_write_bytes.eq(producer.events.remote_bytes),
-            events.incoming_update_bytes.eq(ingress.events.update_bytes),
-            events.incoming_store_bytes.eq(ingress.events.store_bytes),
             events.dma_read_bytes.eq(engine.bytes),
             events.dma_packets.eq(engine.packet.valid & engine.packet.ready
                                   & engine.packet.payload.last),
@@ -345,10 +378,7 @@ class Node(wiring.Component):
             events.producer_read_stall.eq(producer.events.read_stall),
             events.compute_queue_stall.eq(controller.events.compute_stall),
             events.communication_queue_stall.eq(controller.events.communication_stall),
-            events.link_stall.eq(egress.stall),
             events.dma_stall.eq(engine.stall),
-            events.tx_words.eq(self.link_tx_tvalid & self.link_tx_tready),
-            events.rx_words.eq(self.link_rx_tvalid & self.link_rx_tready),
             events.memory_busy.eq(controller.events.access),
             events.forced_accesses.eq(controller.events.forced),
             events.tiles_full.eq(tracker.full.valid),
@@ -371,6 +401,14 @@ class Node(wiring.Component):
             levels.overflow_occupancy.eq(tracker.overflow_occupancy),
             levels.overflow_high_water.eq(tracker.overflow_high_water),
         ]
+        if self._config.collective:
+            m.d.comb += [
+                events.incoming_update_bytes.eq(ingress.events.update_bytes),
+                events.incoming_store_bytes.eq(ingress.events.store_bytes),
+                events.link_stall.eq(egress.stall),
+                events.tx_words.eq(self.link_tx_tvalid & self.link_tx_tready),
+                events.rx_words.eq(self.link_rx_tvalid & self.link_rx_tready),
+            ]
 
     def _trace(self, m, *, producer, controller, tracker, front_end, engine, plan_state):
         commit = controller.commit
@@ -389,11 +427,14 @@ class Node(wiring.Component):
             self.trace_first_read.eq(engine.first_read.valid),
             self.trace_dma_beat.eq(engine.packet.valid & engine.packet.ready),
             self.trace_command_done.eq(front_end.command_done.valid),
-            self.trace_tx.eq(self.link_tx_tvalid & self.link_tx_tready),
-            self.trace_rx.eq(self.link_rx_tvalid & self.link_rx_tready),
             self.trace_done.eq(plan_state.done),
             self.trace_occupancy.eq(controller.occupancy),
         ]
+        if self._config.collective:
+            m.d.sync += [
+                self.trace_tx.eq(self.link_tx_tvalid & self.link_tx_tready),
+                self.trace_rx.eq(self.link_rx_tvalid & self.link_rx_tready),
+            ]
         if self._config.memory == "dram":
             for name, _ in dram_command(self._config):
                 m.d.sync += getattr(self, f"trace_dram_{name}").eq(controller.dram_command[name])

@@ -120,14 +120,15 @@ class PlanState(wiring.Component):
         all_words = Signal(data.ArrayLayout(words_layout, config.plans))
         before_last_tile = Signal(data.ArrayLayout(tiles_shape, config.plans))
         before_last_command = Signal(data.ArrayLayout(commands_shape, config.plans))
-        # They are taken a cycle later, when their values have been judged.
+        # They are taken a cycle later, when their values have been judged; for a slow clock, at once.
+        domain = "sync" if config.pipelined else "comb"
         was_written = Signal(config.plans)
         was_word = Signal.like(table.word)
-        m.d.sync += was_word.eq(table.word)
+        m.d[domain] += was_word.eq(table.word)
         saturated = {}
         for width in {field.width for _name, field in words_layout}:
-            saturated[width] = Signal(width, name=f"saturated{width}", reset_less=True)
-            m.d.sync += saturated[width].eq(_saturated(table.data, width))
+            saturated[width] = Signal(width, name=f"saturated{width}", reset_less=config.pipelined)
+            m.d[domain] += saturated[width].eq(_saturated(table.data, width))
 
         clearing = Signal(config.plans)
         cleared = Signal(config.plans)
@@ -143,7 +144,7 @@ class PlanState(wiring.Component):
             # The entry exists, so its low bits tell it.
             written = (self.table.valid & (table.table == Table.PLAN)
                        & (table.entry[:plan_width(config)] == index))
-            m.d.sync += was_written[index].eq(written)
+            m.d[domain] += was_written[index].eq(written)
             for number, (name, field) in enumerate(words_layout, start=1):
                 with m.If(was_written[index] & (was_word == number)):
                     value = saturated[field.width]

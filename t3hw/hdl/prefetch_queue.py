@@ -25,6 +25,8 @@ class PrefetchQueue(wiring.Component):
         Payload of both streams.
     depth : int
         Transfers that the queue holds, at least 1. Below 4 it does not keep up its throughput.
+    attrs : dict
+        Further attributes of the memory.
     reserved : bool
         Whoever puts something in knows that there is room: ``i.ready`` is always high, and what
         comes nevertheless destroys what is there.
@@ -43,11 +45,12 @@ class PrefetchQueue(wiring.Component):
     #: Cycles from ``i`` to ``o`` of an empty queue.
     latency = 3
 
-    def __init__(self, *, shape, depth, reserved=False):
+    def __init__(self, *, shape, depth, attrs={}, reserved=False):
         if not isinstance(depth, int) or depth < 1:
             raise ValueError(f"depth must be an integer of at least 1, not {depth!r}")
         self._shape = shape
         self._depth = depth
+        self._attrs = dict(attrs)
         self._reserved = reserved
         super().__init__({
             "i": In(stream.Signature(shape, always_ready=reserved)),
@@ -61,7 +64,7 @@ class PrefetchQueue(wiring.Component):
         places = max(self._depth, 2)
         # No place is read in the cycle in which it is written; synthesis does not see that.
         m.submodules.storage = storage = Memory(shape=self._shape, depth=places, init=[],
-                                                attrs={"no_rw_check": 1})
+                                                attrs={"no_rw_check": 1} | self._attrs)
         write = storage.write_port()
         read = storage.read_port()
 

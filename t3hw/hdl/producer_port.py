@@ -2,7 +2,7 @@
 
 import functools
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -75,7 +75,7 @@ class ProducerPort(wiring.Component):
     compute : stream of `memory_request`
         Requests to memory, registered.
     remote : stream of `remote_beat`
-        Packets to the neighbour, as `RemotePackets` makes them.
+        Packets to the neighbour, as `RemotePackets` makes them; none without ``config.collective``.
     commit : In, stream of `commit`
         Commits; those of the producer are taken.
     read : In, stream of `read_beat`
@@ -85,7 +85,7 @@ class ProducerPort(wiring.Component):
     plans : In(plan_views)
         State of the plans.
     error : Out, stream of `error_event`
-        Reports, registered.
+        Reports, registered if ``config.pipelined``.
     busy : Out(plans)
         A bit a plan: a beat in here has been found to belong to its run, and is not yet handed over
         to ``compute``. Combinational from registers.
@@ -128,15 +128,18 @@ class ProducerPort(wiring.Component):
         m.submodules.writes = writes = AxiWrites(config=config)
         m.submodules.reads = reads = self._reads
         m.submodules.address_map = address_map = self._address_map
-        m.submodules.packets = packets = RemotePackets(config=config)
+        packets = None
+        if config.collective:
+            m.submodules.packets = packets = RemotePackets(config=config)
+            wiring.connect(m, wiring.flipped(self.remote), packets.o)
+            wiring.connect(m, packets.accepted, writes.accepted)
         m.submodules.arbiter = arbiter = Arbiter(shape=memory_request(config), requesters=2)
         for port, channel in ((self.aw, writes.aw), (self.w, writes.w), (self.b, writes.b),
                               (self.ar, reads.ar), (self.r, reads.r), (self.commit, writes.commit),
                               (self.read, reads.read), (self.table, address_map.table),
-                              (self.compute, arbiter.o), (self.remote, packets.o)):
+                              (self.compute, arbiter.o)):
             wiring.connect(m, wiring.flipped(port), channel)
         wiring.connect(m, reads.request, arbiter.i[1])
-        wiring.connect(m, packets.accepted, writes.accepted)
 
         # Look up.
         written = writes.beat.payload
@@ -158,11 +161,13 @@ class ProducerPort(wiring.Component):
         m.d.comb += [
             now.cause.eq(ErrorCause.REFUSED_STORE),
             now.tracked.eq(beat.match & beat.tracked),
-            now.update.eq(beat.match & ((beat.action == RegionAction.LOCAL_UPDATE)
-                                        | (beat.action == RegionAction.REMOTE_UPDATE))),
         ]
-        goes_away = beat.match & ((beat.action == RegionAction.REMOTE_STORE)
-                                  | (beat.action == RegionAction.REMOTE_UPDATE))
+        goes_away = Const(0)
+        if config.collective:
+            m.d.comb += now.update.eq(beat.match & ((beat.action == RegionAction.LOCAL_UPDATE)
+                                                    | (beat.action == RegionAction.REMOTE_UPDATE)))
+            goes_away = beat.match & ((beat.action == RegionAction.REMOTE_STORE)
+                                      | (beat.action == RegionAction.REMOTE_UPDATE))
         with m.If(beat.meta.illegal):
             m.d.comb += now.refused.eq(1)
         with m.Elif(beat.any):
@@ -204,7 +209,26 @@ class ProducerPort(wiring.Component):
         op = Signal(MemoryOp)
         tile = Signal(tile_tag(config))
         request = arbiter.i[0].payload
-        out = packets.i.payload
+        remote_ready = Const(0)
+        if packets is not None:
+            remote_ready = packets.i.ready
+            out = packets.i.payload
+            m.d.comb += [
+                packets.i.valid.eq(valid & was.remote),
+                packets.flush.eq(valid & ~was.remote),
+                out.beat.op.eq(op),
+                out.beat.tracked.eq(was.tracked),
+                *(out.beat[name].eq(decided[name])
+                  for name in ("dtype", "plan", "epoch", "wg", "wf")),
+                out.beat.address.eq(decided.destination),
+                out.beat.data.eq(store.data),
+                out.beat.strobe.eq(store.strobe),
+                out.beat.last.eq(store.last),
+                out.alone.eq(store.narrow),
+                out.tag.eq(store.tag),
+            ]
+            m.d.sync += self.events.remote_bytes.eq(
+                Mux(packets.accepted.valid, popcount(self.remote.payload.strobe), 0))
         m.d.comb += [
             tile.tracked.eq(was.tracked),
             *(tile[name].eq(decided[name]) for name in ("plan", "slot", "wg", "wf")),
@@ -224,18 +248,7 @@ class ProducerPort(wiring.Component):
             request.touch.writer.eq(Writer.LOCAL),
             request.touch.index.eq(decided.touch_index),
             request.tile.eq(tile),
-            packets.i.valid.eq(valid & was.remote),
-            packets.flush.eq(valid & ~was.remote),
-            out.beat.op.eq(op),
-            out.beat.tracked.eq(was.tracked),
-            *(out.beat[name].eq(decided[name]) for name in ("dtype", "plan", "epoch", "wg", "wf")),
-            out.beat.address.eq(decided.destination),
-            out.beat.data.eq(store.data),
-            out.beat.strobe.eq(store.strobe),
-            out.beat.last.eq(store.last),
-            out.alone.eq(store.narrow),
-            out.tag.eq(store.tag),
-            taken.eq(valid & Mux(was.remote, packets.i.ready,
+            taken.eq(valid & Mux(was.remote, remote_ready,
                                  ~was.local | arbiter.i[0].ready)),
             writes.routed.valid.eq(taken),
             writes.routed.payload.tag.eq(store.tag),
@@ -245,15 +258,15 @@ class ProducerPort(wiring.Component):
         ]
 
         # Tell.
-        m.d.sync += [
+        m.d["sync" if config.pipelined else "comb"] += [
             self.error.valid.eq(taken & was.refused),
             self.error.payload.cause.eq(was.cause),
             self.error.payload.address.eq(decided.address),
             self.error.payload.tile.eq(tile),
+        ]
+        m.d.sync += [
             self.events.write_bytes.eq(
                 Mux(taken & was.local, popcount(store.strobe), 0)),
-            self.events.remote_bytes.eq(
-                Mux(packets.accepted.valid, popcount(self.remote.payload.strobe), 0)),
             self.events.write_stall.eq(self.w.valid & ~self.w.ready),
         ]
         m.d.comb += [

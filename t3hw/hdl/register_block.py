@@ -181,23 +181,33 @@ class RegisterBlock(wiring.Component):
         running = Signal()
         m.d.sync += running.eq(1)
 
-        # What the registers that software can write hold; ERROR_STATUS is in the collector.
-        held = {(name, key): Signal(REGISTERS[name].fields[key].width, init=value,
-                                    name=f"{name}_{key}".lower())
-                for (name, key), value in reset_values(self._config).items()
-                if name != "ERROR_STATUS"}
+        # What the registers that software can write hold, in as few bits as their limits need;
+        # ERROR_STATUS is in the collector.
+        most = register_limits(self._config) | {
+            ("IRQ_STATUS", "plan_done"): (1 << self._config.plans) - 1}
+        held = {}
+        for (name, key), value in reset_values(self._config).items():
+            if name != "ERROR_STATUS":
+                width = REGISTERS[name].fields[key].width
+                width = min(width, most.get((name, key), (1 << width) - 1).bit_length())
+                # What may only be 0 is no signal: Verilog has none without bits.
+                held[name, key] = Signal(
+                    width, init=value, name=f"{name}_{key}".lower()) if width else C(0, 1)
         m.d.comb += [
             self.policy.eq(held["CONTROL", "policy"]),
             self.hold.eq(held["CONTROL", "hold"]),
-            self.starvation_limit.eq(held["STARVATION_LIMIT", "cycles"]),
             self.memory_latency.eq(held["MEMORY_LATENCY", "cycles"]),
-            self.link_latency.eq(held["LINK_LATENCY", "cycles"]),
-            self.link_interval.eq(held["LINK_INTERVAL", "cycles"]),
-            self.link_fraction.eq(held["LINK_INTERVAL", "fraction"]),
-            self.link_header_interval.eq(held["LINK_HEADER_INTERVAL", "cycles"]),
-            self.link_header_fraction.eq(held["LINK_HEADER_INTERVAL", "fraction"]),
-            self.hold_timeout.eq(held["HOLD_TIMEOUT", "cycles"]),
         ]
+        if self._config.collective:
+            m.d.comb += [
+                self.starvation_limit.eq(held["STARVATION_LIMIT", "cycles"]),
+                self.link_latency.eq(held["LINK_LATENCY", "cycles"]),
+                self.link_interval.eq(held["LINK_INTERVAL", "cycles"]),
+                self.link_fraction.eq(held["LINK_INTERVAL", "fraction"]),
+                self.link_header_interval.eq(held["LINK_HEADER_INTERVAL", "cycles"]),
+                self.link_header_fraction.eq(held["LINK_HEADER_INTERVAL", "fraction"]),
+                self.hold_timeout.eq(held["HOLD_TIMEOUT", "cycles"]),
+            ]
         if self._config.monitoring:
             m.d.comb += [
                 self.fixed.eq(held["MCA_CONTROL", "fixed"]),
@@ -213,7 +223,8 @@ class RegisterBlock(wiring.Component):
             if REGISTERS[name].access == "rw":
                 with m.If(now):
                     for key in REGISTERS[name].fields:
-                        m.d.sync += held[name, key].eq(_field(name, key, word))
+                        if isinstance(held[name, key], Signal):
+                            m.d.sync += held[name, key].eq(_field(name, key, word))
 
         # Bits are cleared and set in one expression, and setting comes last: no event is lost.
         with m.If(written["ERROR_STATUS"]):
@@ -368,7 +379,8 @@ class RegisterBlock(wiring.Component):
             end += 4
         low_bits = bits_for(max(register.offset + register.stride * register.count
                                 for register in REGISTERS.values()))
-        # First cycle: which word it is, as one of many bits. Second: the word.
+        # First cycle: which word it is, as one of many bits. Second: the word, which may take a cycle
+        # if the clock is slow.
         below = Signal()
         m.d.comb += below.eq((address[low_bits:] == 0) & (address[:2] == 0))
         in_row = Signal()
@@ -400,7 +412,7 @@ class RegisterBlock(wiring.Component):
         for offset, (index, upper) in counter_words.items():
             with m.If(address[2:low_bits] == offset >> 2):
                 m.d.sync += [in_row.eq(below), half.eq(upper), counters.index.eq(index)]
-        m.d.sync += [
+        m.d["sync" if self._config.pipelined else "comb"] += [
             is_plain.eq(Cat(at for at, _parts in words).any()),
             is_state.eq(at_state),
             is_counter.eq(in_row),

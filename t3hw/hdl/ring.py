@@ -4,6 +4,7 @@ from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
+from ..config import ConfigError
 from .node import Node
 
 __all__ = ["Ring"]
@@ -32,6 +33,8 @@ class Ring(wiring.Component):
     def __init__(self, *, config, devices):
         if not isinstance(devices, int) or devices < 2:
             raise ValueError(f"devices must be an integer of at least 2, not {devices!r}")
+        if not config.collective:
+            raise ConfigError("collective must be true in a ring, not False")
         self._nodes = [Node(config=config) for _device in range(devices)]
         super().__init__({
             f"node{device}_{name}": member

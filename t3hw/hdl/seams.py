@@ -20,7 +20,7 @@ __all__ = [
     "gemm_stage", "gemm_results", "collective_settings", "collective_step", "collective_write",
     "axi_address", "axi_write_data", "axi_write_response", "axi_read_data", "axil_address",
     "axil_write_data", "axil_write_response", "axil_read_data", "next_epoch", "slot_width",
-    "plan_width", "byte_count_width", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH",
+    "plan_width", "byte_count_width", "small_memory", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH",
     "PAGE_SHIFT", "INTENSITY_ONE", "INTENSITY_WIDTH", "INTENSITY_LEVELS", "NO_COMMAND",
 ]
 
@@ -160,6 +160,12 @@ def plan_width(config):
 def byte_count_width(config):
     """Bits of the number of bytes of one beat, all of them included."""
     return bits_for(config.beat_bytes)
+
+
+def small_memory(config):
+    """Attributes of a memory that may be made of block RAM though it is small: small chips have few
+    flip-flops, and block RAM is left. Builds for these heed it."""
+    return {} if config.pipelined else {"small_memory": 1}
 
 
 @functools.cache
@@ -534,7 +540,7 @@ def counter_events(config):
 @functools.cache
 def counter_levels(config):
     """How full the tracker is, now and at most; shown by the registers of the same names."""
-    ways = bits_for(config.tracker_sets * config.tracker_ways)
+    ways = bits_for(max(config.tracker_sets * config.tracker_ways, 1))
     slots = bits_for(config.tiles)
     return data.StructLayout({
         "tracker_occupancy": ways,

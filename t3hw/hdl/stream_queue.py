@@ -26,7 +26,11 @@ class StreamQueue(wiring.Component):
     shape : shape-like
         Payload of both streams.
     depth : int
-        Transfers that the queue holds, at least 1.
+        Transfers that the queue holds, at least 1. With 1 its throughput is a transfer in two
+        cycles.
+    cut : bool
+        Without it the queue is a single register, whatever its ``depth``, and ``i.ready`` is a gate
+        away from ``o.ready``: the throughput is that of ``o``.
 
     Members
     -------
@@ -41,11 +45,12 @@ class StreamQueue(wiring.Component):
         If ``depth`` is not at least 1.
     """
 
-    def __init__(self, *, shape, depth):
+    def __init__(self, *, shape, depth, cut=True):
         if not isinstance(depth, int) or depth < 1:
             raise ValueError(f"depth must be an integer of at least 1, not {depth!r}")
         self._shape = shape
         self._depth = depth
+        self._cut = cut
         super().__init__({
             "i": In(stream.Signature(shape)),
             "o": Out(stream.Signature(shape)),
@@ -54,6 +59,18 @@ class StreamQueue(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+
+        if not self._cut:
+            m.d.comb += [
+                self.i.ready.eq(~self.o.valid | self.o.ready),
+                self.level.eq(self.o.valid),
+            ]
+            with m.If(self.i.ready):
+                m.d.sync += [
+                    self.o.valid.eq(self.i.valid),
+                    self.o.payload.eq(self.i.payload),
+                ]
+            return m
 
         put = Signal()
         get = Signal()

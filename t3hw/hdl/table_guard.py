@@ -71,8 +71,9 @@ class TableGuard(wiring.Component):
         self._ranges = {
             "tiles": _Range("first_tile", "tiles", config.tiles),
             "commands": _Range("first_command", "commands", config.commands),
-            "touch": _Range("first_touch", "touch_beats", config.touch_beats),
         }
+        if config.collective:
+            self._ranges["touch"] = _Range("first_touch", "touch_beats", config.touch_beats)
         super().__init__({
             "i": In(stream.Signature(table_write(config))),
             "refused": Out(1),
@@ -185,13 +186,14 @@ class TableGuard(wiring.Component):
             owner_is_busy |= was_used & is_busy(read.data)
             refusals.append(self._at(name, "plan") & used & is_busy(self._field(name, "plan")))
 
-        # What is known of the write, in the cycle after it has come.
-        refusal = Signal(len(refusals))
+        # What is known of the write, in the cycle after it has come; as one bit if what makes it may
+        # take long.
+        refusal = Signal(len(refusals) if self._config.pipelined else 1)
         acts = Signal()  # it arms or clears
         is_idle = Signal()  # it is a command, and does neither
         walks = Signal()
         m.d.sync += [
-            refusal.eq(Cat(refusals)),
+            refusal.eq(Cat(refusals) if self._config.pipelined else Cat(refusals).any()),
             acts.eq(command & (arm | clear)),
             is_idle.eq(command & ~arm & ~clear),
             walks.eq(command & (arm | clear)
@@ -234,7 +236,7 @@ class TableGuard(wiring.Component):
                     m.d.comb += self.i.ready.eq(1)
                     m.next = "LOOK"
 
-        m.d.sync += [
+        m.d["sync" if self._config.pipelined else "comb"] += [
             self.table.valid.eq(act & ~is_idle),
             self.table.payload.eq(self.i.payload),
         ]

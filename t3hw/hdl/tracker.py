@@ -9,7 +9,7 @@ from ..config import checked_config
 from .one_hot import index_of
 from .seams import (EPOCH_WIDTH, EXPECTED_WIDTH, STAMP_WIDTH, ErrorCause, Table,
                     byte_count_width, clear_range, commit, error_event, plan_views, slot_width,
-                    table_write, tile_full)
+                    small_memory, table_write, tile_full)
 
 __all__ = ["Tracker"]
 
@@ -114,8 +114,8 @@ class Tracker(wiring.Component):
             "state_start": In(1),
             "state": Out(32),
             "state_done": Out(1),
-            "occupancy": Out(range(entries + 1)),
-            "high_water": Out(range(entries + 1)),
+            "occupancy": Out(range(max(entries, 1) + 1)),
+            "high_water": Out(range(max(entries, 1) + 1)),
             "overflow_occupancy": Out(range(config.tiles + 1)),
             "overflow_high_water": Out(range(config.tiles + 1)),
             "clear_marks": In(1),
@@ -133,7 +133,8 @@ class Tracker(wiring.Component):
         # this too much" are comparisons beside the subtraction and not behind it. They need only
         # the few bits of one commit's bytes, since it is stored whether any other bit is set.
         few = byte_count_width(config)
-        left_layout = data.StructLayout({"few": few, "many": EXPECTED_WIDTH - few, "large": 1})
+        expected_width = config.expected_width
+        left_layout = data.StructLayout({"few": few, "many": expected_width - few, "large": 1})
         row_layout = data.StructLayout({"tag": max(slot_shape - set_bits, 1), "valid": 1})
         # The overflow table's word also remembers the epoch in which the tile was last full.
         word_layout = data.StructLayout({"counted": 1, "epoch": EPOCH_WIDTH, "left": left_layout})
@@ -155,13 +156,14 @@ class Tracker(wiring.Component):
         m.submodules.command = command_memory = memory(16, config.tiles)
         m.submodules.overflow = overflow_memory = memory(word_layout, config.tiles)
         # Two rows at least: a memory without address bits is not portable.
-        m.submodules.counts = count_memory = memory(left_layout, max(ways << set_bits, 2))
         expected_read = expected_memory.read_port()
         command_read = command_memory.read_port()
         word_write = overflow_memory.write_port()
         word_read = overflow_memory.read_port()
-        count_write = count_memory.write_port()
-        count_read = count_memory.read_port()
+        if ways:
+            m.submodules.counts = count_memory = memory(left_layout, max(ways << set_bits, 2))
+            count_write = count_memory.write_port()
+            count_read = count_memory.read_port()
         row_writes, row_reads = [], []
         for way in range(ways):
             m.submodules[f"way{way}"] = way_memory = memory(row_layout, max(1 << set_bits, 2))
@@ -174,8 +176,8 @@ class Tracker(wiring.Component):
         command_write = command_memory.write_port()
         m.d.comb += [
             expected_write.data.few.eq(table.data[:few]),
-            expected_write.data.many.eq(table.data[few:EXPECTED_WIDTH]),
-            expected_write.data.large.eq(table.data[few:EXPECTED_WIDTH].any()),
+            expected_write.data.many.eq(table.data[few:expected_width]),
+            expected_write.data.large.eq(table.data[few:expected_width].any()),
             command_write.data.eq(table.data),
         ]
         for word, write in enumerate((expected_write, command_write)):
@@ -193,8 +195,9 @@ class Tracker(wiring.Component):
         step = [Signal(step_layout, name=f"step{stage}", reset_less=True) for stage in range(4)]
         told = [Signal(commit(config), name=f"told{stage}", reset_less=True) for stage in range(4)]
         stamp = [Signal(STAMP_WIDTH, name=f"stamp{stage}", reset_less=True) for stage in range(4)]
-        for chain in (count, clear, look, step, told, stamp):
+        for chain in (count, clear, look, step, stamp):
             m.d.sync += [after.eq(before) for before, after in zip(chain, chain[1:])]
+        self._keep_told(m, told)
 
         # Stage 0: the memories' read ports take the address.
         new = self.commit.payload
@@ -236,7 +239,7 @@ class Tracker(wiring.Component):
                              for before, after in zip(chain, chain[1:])]
 
         # What each stage knows of its tile. ``at`` is its way, one-hot; none is the overflow table.
-        at = [None, None, None, Signal(ways, name="at3"), Signal(ways, name="at4")]
+        at = [None, None, None, Signal(max(ways, 1), name="at3"), Signal(max(ways, 1), name="at4")]
         fresh = {stage: Signal(name=f"fresh{stage}") for stage in (3, 4, 5)}
         over = {stage: Signal(name=f"over{stage}") for stage in (3, 4, 5)}
         epoch = {stage: Signal(EPOCH_WIDTH, name=f"epoch{stage}") for stage in (3, 4, 5)}
@@ -248,10 +251,10 @@ class Tracker(wiring.Component):
         holds = [None, None, None, Signal(name="holds3"), Signal(name="holds4")]
 
         # Stage 1: is the tile in a way? Which ways are free, as far as is known?
-        hit = Signal(ways)
+        hit = Signal(max(ways, 1))
         located = Signal()
-        known_at = Signal(ways)
-        may_take = Signal(ways)
+        known_at = Signal(max(ways, 1))
+        may_take = Signal(max(ways, 1))
         placed = [None, None, same[1][2] & holds[3], same[1][3] & holds[4]]
         for way, port in enumerate(row_reads):
             m.d.comb += hit[way].eq(port.data.valid & (port.data.tag == tag_of(step[1].slot)))
@@ -261,7 +264,6 @@ class Tracker(wiring.Component):
                 may_take[way].eq(~port.data.valid & ~(peer[1][2] & claims & at[3][way])
                                  & ~(peer[1][3] & kept & at[4][way])),
             ]
-        m.d.comb += count_read.addr.eq(Cat(set_of(step[1].slot), index_of(hit)))
         word = Signal(word_layout, reset_less=True)
         expected = [None, None] + [Signal(left_layout, name=f"expected{stage}", reset_less=True)
                                    for stage in (2, 3, 4)]
@@ -272,21 +274,22 @@ class Tracker(wiring.Component):
         ]
 
         # Stage 2: a place for a new tile; what is known but for the step one ahead.
-        free = Signal(ways)
+        free = Signal(max(ways, 1))
         other_left = Signal(left_layout, reset_less=True)
         from_way = Signal()
         can_keep = Signal()
         inherits = same[2][2] | same[2][3]
         m.d.comb += free.eq(may_take & ~Mux(peer[2][1] & claims, at[3], 0))
+        if ways:
+            m.d.sync += at[3].eq(Mux(same[2][1] & holds[3], at[3],
+                                     Mux(located, known_at, Mux(word.counted, 0, free & -free))))
         m.d.sync += [
-            at[3].eq(Mux(same[2][1] & holds[3], at[3],
-                         Mux(located, known_at, Mux(word.counted, 0, free & -free)))),
             fresh[3].eq(Mux(same[2][2], fresh[4],
                             Mux(same[2][3], fresh[5], ~located & ~word.counted))),
             over[3].eq(Mux(same[2][2], over[4],
                            Mux(same[2][3], over[5], word.epoch == step[2].epoch))),
             epoch[3].eq(Mux(same[2][2], epoch[4], Mux(same[2][3], epoch[5], word.epoch))),
-            from_way.eq(~inherits & located),
+            from_way.eq(~inherits & located if ways else 0),
             other_left.eq(Mux(same[2][2], left[4],
                               Mux(same[2][3], left[5],
                                   Mux(word.counted, word.left, expected[2])))),
@@ -295,7 +298,9 @@ class Tracker(wiring.Component):
             expected[3].eq(expected[2]),
         ]
         way_left = Signal(left_layout, reset_less=True)
-        m.d.sync += way_left.eq(count_read.data)
+        if ways:
+            m.d.comb += count_read.addr.eq(Cat(set_of(step[1].slot), index_of(hit)))
+            m.d.sync += way_left.eq(count_read.data)
         m.d.comb += command_read.addr.eq(step[2].slot)
 
         # Stage 3: count, and write. A full tile always gets its epoch; one that is full with its
@@ -344,10 +349,13 @@ class Tracker(wiring.Component):
                 write.data.tag.eq(tag_of(step[3].slot)),
                 write.en.eq(at[3][way] & (counts | clear[3])),
             ]
+        if ways:
+            m.d.comb += [
+                count_write.addr.eq(Cat(set_of(step[3].slot), index_of(at[3]))),
+                count_write.data.eq(less),
+                count_write.en.eq(counts & in_way),
+            ]
         m.d.comb += [
-            count_write.addr.eq(Cat(set_of(step[3].slot), index_of(at[3]))),
-            count_write.data.eq(less),
-            count_write.en.eq(counts & in_way),
             word_write.addr.eq(step[3].slot),
             word_write.data.counted.eq(~exact & ~clear[3]),
             word_write.data.epoch.eq(Mux(clear[3], 0, Mux(exact, step[3].epoch, was_epoch))),
@@ -360,6 +368,8 @@ class Tracker(wiring.Component):
             self.full.payload.slot.eq(step[3].slot),
             self.full.payload.command.eq(command_read.data),
             self.full.payload.stamp.eq(stamp[3]),
+        ]
+        m.d["sync" if config.pipelined else "comb"] += [
             self.error.valid.eq(count[3] & ~counts),
             self.error.payload.cause.eq(
                 Mux(known, ErrorCause.OVER_COUNT, ErrorCause.UNKNOWN_TILE)),
@@ -384,13 +394,14 @@ class Tracker(wiring.Component):
         ]
 
         # Lookup.
-        counted = Signal(EXPECTED_WIDTH)
+        counted = Signal(expected_width)
         m.d.comb += counted.eq(Cat(expected[4].few, expected[4].many)
                                - Cat(left[4].few, left[4].many))
         m.d.sync += self.state_done.eq(look[4])
         with m.If(look[4]):
             m.d.sync += self.state.eq(
-                Cat(Mux(fresh[4], 0, counted), epoch[4], Const(0, 3), ~fresh[4]))
+                Cat(Mux(fresh[4], 0, counted), Const(0, EXPECTED_WIDTH - expected_width), epoch[4],
+                    Const(0, 3), ~fresh[4]))
 
         # Occupancies, one cycle later. They keep their value over a reset since the memories keep
         # their entries.
@@ -410,6 +421,31 @@ class Tracker(wiring.Component):
                 m.d.sync += mark.eq(total)
 
         return m
+
+    def _keep_told(self, m, told):
+        """Keep what a commit said until the last stage: in registers, or, where these are scarce, in
+        a block RAM. That shows only what is needed there."""
+        if self._config.pipelined:
+            m.d.sync += [after.eq(before) for before, after in zip(told, told[1:])]
+            return
+        first, last = told[0], told[-1]
+        shape = data.StructLayout({"address": len(first.address), "tile": first.tile.shape()})
+        m.submodules.told = memory = Memory(shape=shape, depth=4, init=[],
+                                            attrs={"no_rw_check": 1} | small_memory(self._config))
+        write = memory.write_port()
+        read = memory.read_port()
+        at = Signal(2)
+        m.d.sync += at.eq(at + 1)
+        m.d.comb += [
+            write.en.eq(1),
+            write.addr.eq(at),
+            write.data.address.eq(first.address),
+            write.data.tile.eq(first.tile),
+            # What was written two cycles ago is there in the next, the third.
+            read.addr.eq(at - 2),
+            last.address.eq(read.data.address),
+            last.tile.eq(read.data.tile),
+        ]
 
     def _walk(self, m, *, coming, slot, clear, look):
         """Steps of clears and lookups, in cycles without a commit for a tracked tile."""

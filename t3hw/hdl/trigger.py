@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import checked_config
 from .seams import (EPOCH_WIDTH, STAMP_WIDTH, Table, clear_range, fire, plan_views, plan_width,
-                    slot_width, table_write, tile_full)
+                    slot_width, small_memory, table_write, tile_full)
 from .stream_queue import StreamQueue
 
 __all__ = ["Trigger"]
@@ -104,7 +104,8 @@ class Trigger(wiring.Component):
         # What the last two steps make of their commands comes from registers, so it does not
         # matter what a memory returns that is written in the same cycle.
         def memory(shape):
-            return Memory(shape=shape, depth=config.commands, init=[], attrs={"no_rw_check": 1})
+            return Memory(shape=shape, depth=config.commands, init=[],
+                          attrs={"no_rw_check": 1} | small_memory(config))
 
         m.submodules.need = need_memory = memory(need_layout)
         m.submodules.tiles = tiles_memory = memory(tiles_layout)

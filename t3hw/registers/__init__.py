@@ -68,12 +68,14 @@ def capabilities(config):
             "beat_bytes": config.beat_bytes, "addr_width": config.addr_width,
             "dtypes": sum(1 << DTYPE_NAMES.index(dtype) for dtype in config.dtypes),
             "memory_builtin": int(config.memory != "axi"), "monitoring": int(config.monitoring),
-            "address_tiles": int(config.address_tiles), "wg_width": config.wg_width},
+            "address_tiles": int(config.address_tiles), "collective": int(config.collective),
+            "wg_width": config.wg_width},
         "CAP_TABLES0": {"tiles_minus_1": config.tiles - 1, "commands_minus_1": config.commands - 1},
         "CAP_TABLES1": {"regions": config.regions, "routes": config.routes, "plans": config.plans,
                         "wf_width": config.wf_width},
-        "CAP_TRACKER": {"sets": config.tracker_sets, "ways": config.tracker_ways},
-        "CAP_TOUCH": {"touch_beats": config.touch_beats},
+        "CAP_TRACKER": {"sets": config.tracker_sets, "ways": config.tracker_ways,
+                        "expected_width": config.expected_width},
+        "CAP_TOUCH": {"touch_beats": config.touch_beats if config.collective else 0},
         "CAP_DMA": {"outstanding_reads": config.outstanding_reads,
                     "burst_beats_minus_1": config.burst_beats - 1},
         "CAP_MEMORY": {"memory_bytes": min(config.memory_bytes, 0xFFFFFFFF)},
@@ -97,14 +99,15 @@ def register_limits(config):
     """Largest value of the register fields that a node of this configuration limits further than by
     their width, by (register, field)."""
     limits = {
-        ("CONTROL", "policy"): max(ENUMS["policy"].values()),
+        ("CONTROL", "policy"): max(ENUMS["policy"].values()) if config.collective else 0,
         ("MEMORY_LATENCY", "cycles"): config.memory_max_latency,
         ("LINK_LATENCY", "cycles"): config.link_max_latency,
         ("TILE_STATE_INDEX", "slot"): config.tiles - 1,
     }
     if config.memory == "dram" and config.monitoring:
         limits |= {(name, key): config.dram.window for name, key in _THRESHOLDS}
-    return limits
+    absent = absent_registers(config)
+    return {(name, key): limit for (name, key), limit in limits.items() if name not in absent}
 
 
 #: Fields that hold a threshold for the memory's occupancy.
@@ -115,10 +118,14 @@ _THRESHOLDS = [("MCA_CONTROL", "threshold"),
 def absent_registers(config):
     """Registers that a node of this configuration does not have: they read as 0, and a write is
     refused."""
-    if config.monitoring:
-        return frozenset()
-    counters = {counter.name + half for counter in COUNTERS for half in ("", "_LO", "_HI")}
-    return frozenset(name for name in REGISTERS if name.startswith("MCA_") or name in counters)
+    absent = set()
+    if not config.monitoring:
+        absent |= {counter.name + half for counter in COUNTERS for half in ("", "_LO", "_HI")}
+        absent |= {name for name in REGISTERS if name.startswith("MCA_")}
+    if not config.collective:
+        absent |= {name for name in REGISTERS if name.startswith("LINK_")}
+        absent |= {"HOLD_TIMEOUT", "STARVATION_LIMIT"}
+    return frozenset(absent & set(REGISTERS))
 
 
 def reset_values(config):
@@ -158,7 +165,14 @@ def field_limits(config):
         ("COMMAND", "plan"): config.plans - 1,
         ("COMMAND", "first"): config.tiles - 1,
         ("COMMAND", "count_minus_1"): config.tiles - 1,
+        ("TILE", "expected"): (1 << config.expected_width) - 1,
         ("TILE", "command"): config.commands - 1,
         ("TILE", "wg"): (1 << config.wg_width) - 1,
         ("TILE", "wf"): (1 << config.wf_width) - 1,
-    }
+    } | ({} if config.collective else _ALONE)
+
+
+#: The same of a node that does not work with others: nothing goes to a neighbour, or is added.
+_ALONE = {("PLAN", "first_touch"): 0, ("PLAN", "touch_beats"): 0, ("REGION", "action"): 0,
+          ("REGION", "first_touch"): 0, ("ROUTE", "doorbell_remote"): 0, ("ROUTE", "op"): 1,
+          ("ROUTE", "tracked"): 0}

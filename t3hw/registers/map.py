@@ -5,7 +5,7 @@ from t3hw.registers.description import Counter, Field, Register, Table, TableFie
 __all__ = ["MAP_HASH", "ENUMS", "REGISTERS", "COUNTERS", "TABLES"]
 
 #: 32-bit hash of this map, readable in the register MAP_HASH.
-MAP_HASH = 0x26de8fdf
+MAP_HASH = 0x91e185e2
 
 #: Encodings of fields: name, value by name.
 ENUMS = {
@@ -73,6 +73,7 @@ REGISTERS = {
         "memory_builtin": Field(20, 1, "ro", None),
         "monitoring": Field(21, 1, "ro", None),
         "address_tiles": Field(22, 1, "ro", None),
+        "collective": Field(23, 1, "ro", None),
         "wg_width": Field(24, 8, "ro", None),
     }),
     "CAP_TABLES0": Register(0x010, "ro", None, {
@@ -88,6 +89,7 @@ REGISTERS = {
     "CAP_TRACKER": Register(0x018, "ro", None, {
         "sets": Field(0, 16, "ro", None),
         "ways": Field(16, 8, "ro", None),
+        "expected_width": Field(24, 5, "ro", None),
     }),
     "CAP_TOUCH": Register(0x01c, "ro", None, {
         "touch_beats": Field(0, 32, "ro", None),

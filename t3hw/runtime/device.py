@@ -160,11 +160,13 @@ class Device:
             dtypes=[name for bit, name in enumerate(DTYPE_NAMES) if widths["dtypes"] >> bit & 1],
             memory="builtin" if widths["memory_builtin"] else "axi",
             monitoring=bool(widths["monitoring"]), address_tiles=bool(widths["address_tiles"]),
+            collective=bool(widths["collective"]),
             # The register cannot say more than that.
             memory_bytes=memory + (memory == 0xFFFFFFFF),
             tiles=large["tiles_minus_1"] + 1, commands=large["commands_minus_1"] + 1,
             regions=small["regions"], routes=small["routes"], plans=small["plans"],
             tracker_sets=tracker["sets"], tracker_ways=tracker["ways"],
+            expected_width=tracker["expected_width"],
             touch_bytes=max(self.read("CAP_TOUCH")["touch_beats"] * widths["beat_bytes"], 64),
             compute_queue=queues["compute_queue_minus_1"] + 1,
             communication_queue=queues["communication_queue_minus_1"] + 1,
@@ -444,9 +446,10 @@ class Device:
         Raises
         ------
         DeviceError
-            If the threshold is beyond the memory's queue, or the policy has none; or if the policy
-            is MCA, and the node was built without monitoring.
+            If the threshold is beyond the memory's queue, or the policy has none; if the policy
+            is MCA, and the node was built without monitoring; or if the node has no link.
         """
+        self._check_collective("an arbitration policy")
         chosen = encode_register("CONTROL", policy=policy)
         if chosen == encode_register("CONTROL", policy="MCA"):
             self._check_monitoring("the policy MCA")
@@ -501,6 +504,11 @@ class Device:
             raise DeviceError(f"{what} needs a node with monitoring = true in its configuration, "
                               f"and {self.config.name!r} has none")
 
+    def _check_collective(self, what):
+        if not self.config.collective:
+            raise DeviceError(f"{what} needs a node with collective = true in its configuration, "
+                              f"and {self.config.name!r} is alone")
+
     def _check_threshold(self, threshold):
         encode_register("MCA_CONTROL", threshold=threshold)
         depth = self.read("CAP_QUEUES")["memory_queue"]
@@ -538,6 +546,7 @@ class Device:
             The same for a header word; less than 1: it takes none of the link's time. As
             ``interval`` if not given.
         """
+        self._check_collective("a link's time")
         self.write("LINK_LATENCY", cycles=latency)
         for name, cycles in (("LINK_INTERVAL", interval), ("LINK_HEADER_INTERVAL", (
                 interval if header_interval is None else header_interval))):
@@ -546,6 +555,7 @@ class Device:
 
     def set_hold_timeout(self, cycles):
         """How long a packet of a plan that is not armed may wait; 0 for ever."""
+        self._check_collective("a packet's time-out")
         self.write("HOLD_TIMEOUT", cycles=cycles)
 
 

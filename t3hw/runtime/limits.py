@@ -31,10 +31,12 @@ def check_device(plan, config):
     at_most("first-touch map up to beat", plan.first_touch + plan.touch_beats - 1,
             config.touch_beats - 1)
     in_field("timeout", plan.timeout, "PLAN", "timeout")
+    if not config.collective:
+        _check_alone(plan, where)
 
     memory = config.memory_bytes or 1 << config.addr_width
     for region in plan.regions:
-        if region.dtype not in config.dtypes:
+        if config.collective and region.dtype not in config.dtypes:
             raise PlanError(f"{where}: dtype {region.dtype} is not built into the node, which has "
                             f"{', '.join(config.dtypes)}")
         at_most(f"last byte of region {region.index}", region.limit, memory - 1)
@@ -46,11 +48,26 @@ def check_device(plan, config):
         what = f"of tile slot {entry.slot}"
         in_field(f"rows {what}", entry.tile.rows, "TILE", "rows")
         in_field(f"row bytes {what}", entry.tile.row_bytes, "TILE", "row_bytes")
-        in_field(f"expected bytes {what}", entry.expected, "TILE", "expected")
+        at_most(f"expected bytes {what}", entry.expected, (1 << config.expected_width) - 1)
         in_field(f"offset {what}", entry.offset, "TILE", "offset")
         at_most(f"workgroup {what}", entry.tile.wg, (1 << config.wg_width) - 1)
     _check_regions(plan.regions, where)
     _check_commands(plan, where)
+
+
+def _check_alone(plan, where):
+    """Refuse what needs a neighbour, or a memory that adds."""
+    for region in plan.regions:
+        if region.action != "LOCAL_STORE" or region.first_touch:
+            what = f"action {region.action}" if region.action != "LOCAL_STORE" else "first_touch"
+            raise PlanError(f"{where}: {what} of region {region.index} needs a node with collective "
+                            "= true")
+    for route in plan.routes:
+        if route.op != "STORE" or route.tracked or route.doorbell_remote:
+            what = (f"op {route.op}" if route.op != "STORE" else
+                    "tracked" if route.tracked else "doorbell_remote")
+            raise PlanError(f"{where}: {what} of route {route.index} needs a node with collective "
+                            "= true")
 
 
 def _check_regions(regions, where):

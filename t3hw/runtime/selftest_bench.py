@@ -66,7 +66,8 @@ class Bench:
         self.traffic = []
         # A plan's packets may wait for a neighbour that is not cleared yet: hold none of them back.
         for node in self.nodes:
-            node.set_link()
+            if node.config.collective:
+                node.set_link()
         self.clean()
         for engine in self.engines:
             engine.forget_arrivals()

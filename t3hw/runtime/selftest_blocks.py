@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from t3hw.config import DTYPE_BYTES
+from t3hw.config import DTYPE_BYTES, DTYPE_NAMES
 from t3hw.reference import NUMPY_DTYPES, add
 from t3hw.registers import encode_entry, entry_address
 from t3hw.registers.board import MAGIC, register_address
 
 from .records import Command, DevicePlan, Region, Route, Tile, TileEntry, Traffic
-from .selftest_bench import StepFailed, compare, pattern
+from .selftest_bench import StepFailed, StepSkipped, compare, pattern
 from .selftest_vectors import vector_pairs
 from .transport import BusError
 
@@ -144,7 +144,7 @@ def _tile_plan(config, tile):
 
     The host's stores come without ids: the address says which tile, or each tile is a region.
     """
-    common = {"action": "LOCAL_STORE", "plan": 0, "dtype": config.dtypes[0], "tracked": True}
+    common = {"action": "LOCAL_STORE", "plan": 0, "dtype": _dtype(config), "tracked": True}
     if config.address_tiles:
         log2 = tile.bit_length() - 1
         regions = (Region(index=0, base=0, limit=2 * tile - 1, tile_id_mode="ADDRESS",
@@ -165,8 +165,13 @@ def _device_plan(config, **fields):
         "traffic": _no_traffic()} | fields)
 
 
+def _dtype(config):
+    """A type for what only stores: any, where none is built in."""
+    return (config.dtypes or DTYPE_NAMES)[0]
+
+
 def _route(config, **fields):
-    return Route(**{"index": 0, "plan": 0, "op": "STORE", "dtype": config.dtypes[0], "source": 0,
+    return Route(**{"index": 0, "plan": 0, "op": "STORE", "dtype": _dtype(config), "source": 0,
                     "destination": 0, "source_pitch": 0, "destination_pitch": 0, "dma": False,
                     "tracked": False} | fields)
 
@@ -177,7 +182,10 @@ def _no_traffic():
 
 
 def check_dma(bench):
-    """A full tile fires its command once; it moves a 2-D block to the neighbour, and no byte else."""
+    """A full tile fires its command once; it moves a 2-D block to the neighbour, and no byte else.
+
+    Where there is no link it moves it within the memory.
+    """
     row = max(16, bench.config.beat_bytes)
     rows = 4
     source_pitch, pitch = 2 * row, 4 * row
@@ -226,7 +234,8 @@ def check_dma(bench):
         compare(f"node {index}, after the run", base, memory.read_memory(base, end - base),
                 background)
     bench.expect_no_errors()
-    seen = f"{rows} x {row} bytes to each neighbour, bytes around them intact, fired once"
+    where = "to each neighbour" if bench.config.collective else "within the memory"
+    seen = f"{rows} x {row} bytes {where}, bytes around them intact, fired once"
     if bench.config.monitoring:
         latency = max(node.counters()["trigger_latency_max"] for node in bench.nodes)
         seen += f", {latency} cycles from full to fired at most"
@@ -238,7 +247,7 @@ def _block_plan(config, row, rows, block, base, end):
     def log2(value):
         return value.bit_length() - 1
 
-    common = {"plan": 0, "dtype": config.dtypes[0]}
+    common = {"plan": 0, "dtype": _dtype(config)}
     geometry = {"tile_id_mode": "ADDRESS", "pitch_log2": log2(2 * row), "rows_log2": log2(rows),
                 "row_bytes_log2": log2(row)} if config.address_tiles else {}
     # Without tiles by address all that is stored there is one tile's.
@@ -262,6 +271,8 @@ def _block_plan(config, row, rows, block, base, end):
 
 def check_sums(bench):
     """Memory that adds: special values, ties and random ones of each type, by stores and by link."""
+    if not bench.config.collective:
+        raise StepSkipped("the node was built to store only (collective = false)")
     counts = []
     for number, dtype in enumerate(bench.config.dtypes):
         a, b = vector_pairs(dtype, bench.rng(number), quick=bench.quick)

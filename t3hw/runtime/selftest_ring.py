@@ -137,6 +137,8 @@ def _job(bench, dtype, tiles, tile_bytes, seed, overlap):
 def check_reduce_scatter(bench):
     """Each node has its chunk of the sum, bit for bit, whoever produces."""
     config = bench.config
+    if not config.collective:
+        raise StepSkipped("the node was built to be alone (collective = false)")
     jobs = [(make_job(bench, dtype, bench.seed + 100 * number), _store_all, "the host")
             for number, dtype in enumerate(config.dtypes[:1] if bench.quick else config.dtypes)]
     if bench.engines:

@@ -48,7 +48,25 @@ def test_cells_are_counted_by_kind():
                       "node*.tracker": {"LUT4": 3, "block RAM": 1}}
     assert count(blocks) == {"LUT4": 9, "FF": 1, "LUT RAM": 1, "block RAM": 1}
     blocks = by_block(netlist({"core.bridge.a": "SB_DFFESR", "core.bridge.b": "SB_LUT4"}), "ice40")
-    assert blocks == {"bridge": {"FF": 1, "LUT4": 1}}
+    assert blocks == {"bridge": {"FF": 1, "LUT4": 1, "logic cell": 2}}
+
+
+@pytest.mark.parametrize("family, lut, flip_flop, more, wanted", [
+    ("ice40", "SB_LUT4", "SB_DFFE", {}, 2),
+    # A LUT that others read, too, is none's own on the one, and serves on the other.
+    ("ice40", "SB_LUT4", "SB_DFFE", {"core.other.c": ("SB_LUT4", {"O": [4], "I0": [2]})}, 4),
+    ("gowin", "LUT4", "DFFRE", {"core.other.c": ("LUT2", {"F": [4], "I0": [2]})}, 3),
+    ("gowin", "LUT4", "DFFRE", {"core.other.c": ("RAM16SDP4", {"DO": [4], "WCK": [1]})}, 10),
+])
+def test_a_flip_flop_has_its_place_behind_a_lut_or_takes_one(family, lut, flip_flop, more, wanted):
+    cells = {"core.bridge.lut": (lut, {"O": [2], "I0": [9]}),
+             "core.bridge.a": (flip_flop, {"D": [2], "Q": [3], "C": [1]}),
+             "core.bridge.b": (flip_flop, {"D": [3], "Q": [9], "C": [1]})} | more
+    made = {"modules": {"top": {"attributes": {"top": "1"}, "cells": {
+        name: {"type": kind, "connections": ports, "port_directions": {
+            port: "output" if port in ("O", "F", "Q", "DO") else "input" for port in ports}}
+        for name, (kind, ports) in cells.items()}}}}
+    assert count(by_block(made, family))["logic cell"] == wanted
 
 
 def test_exactly_full_is_accepted_and_one_more_is_refused():

@@ -24,6 +24,14 @@ DESIGNS = {
               "dtypes": ("int32",), "tracker_ways": 1, "id_width": 1, "link_max_latency": 0, "memory_max_latency": 0,
               "touch_bytes": 64},
 }
+# Nothing that works with others, in as little as there can be, and in more.
+DESIGNS["alone"] = {"preset": "nano", "collective": False, "dtypes": (), "touch_bytes": 64,
+                    "addr_width": 12, "tracker_ways": 0, "expected_width": 12, "commands": 2,
+                    "outstanding_writes": 1, "producer_reads": 1, "compute_queue": 1,
+                    "communication_queue": 1}
+DESIGNS["alone and wide"] = {"preset": "nano", "collective": False, "dtypes": (), "touch_bytes": 64,
+                             "data_width": 128, "addr_width": 40, "pipelined": True, "regions": 5,
+                             "plans": 2, "wf_width": 2, "address_tiles": True}
 DESIGNS["least traffic"] = DESIGNS["least"] | {"traffic": True}
 # One floating-point type: its adders have no format to choose, those of 32 bits no lower lane.
 DESIGNS["least half"] = DESIGNS["least"] | {"dtypes": ("float16",)}

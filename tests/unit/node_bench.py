@@ -27,8 +27,8 @@ class NodeBench:
 
     async def tick(self):
         dut = self.dut
-        _, _, word, *pulses = await self.ctx.tick().sample(
-            dut.link_tx_tdata, *(getattr(dut, name) for name in self.seen))
+        _, _, *pulses = await self.ctx.tick().sample(
+            *(getattr(dut, name) for name in self.seen))
         for cycles, pulse in zip(self.seen.values(), pulses):
             cycles.extend([self.cycle] * bool(pulse))
         self.cycle += 1

@@ -235,7 +235,7 @@ def test_a_tile_number_that_does_not_fit_in_wg_is_no_tile():
     assert [answer.tile_known for answer in answers] == [1, 1, 0, 0]
 
 
-@pytest.mark.parametrize("name, latency", [("tiny", 10), ("not pipelined", 2)])
+@pytest.mark.parametrize("name, latency", [("tiny", 10), ("not pipelined", 1)])
 def test_latency_and_throughput_as_stated(name, latency):
     dut = AddressMap(config=CONFIGS[name], meta=24)
     assert dut.latency == latency

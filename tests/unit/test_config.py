@@ -11,24 +11,25 @@ from t3hw.registers import TABLES, table_sizes
 #: Field: least, most, whether only powers of two. Written down again, as the limits are a promise.
 LIMITS = {
     "data_width": (32, 512, True),
-    "addr_width": (16, 64, False),
+    "addr_width": (12, 64, False),
     "id_width": (1, 16, False),
     "wg_width": (4, 16, False),
     "wf_width": (0, 4, False),
     "tracker_sets": (1, 1024, True),
-    "tracker_ways": (1, 16, True),
+    "tracker_ways": (0, 16, True),
+    "expected_width": (8, 24, False),
     "tiles": (4, 32768, True),
     "commands": (2, 16384, True),
     "regions": (2, 32, False),
     "routes": (1, 16, False),
     "plans": (1, 8, False),
     "touch_bytes": (64, 1 << 26, True),
-    "compute_queue": (2, 1024, False),
-    "communication_queue": (2, 1024, False),
+    "compute_queue": (1, 1024, False),
+    "communication_queue": (1, 1024, False),
     "outstanding_reads": (1, 64, False),
-    "outstanding_writes": (2, 64, True),
+    "outstanding_writes": (1, 64, True),
     "burst_beats": (2, 256, True),
-    "producer_reads": (2, 1024, False),
+    "producer_reads": (1, 1024, False),
     "memory_bytes": (0, 1 << 40, False),
     "memory_max_latency": (0, 1024, False),
     "memory_outstanding": (2, 256, True),
@@ -36,7 +37,11 @@ LIMITS = {
     "link_max_latency": (0, 4096, False),
 }
 
-FLAGS = {"address_tiles", "pipelined", "monitoring"}
+FLAGS = {"address_tiles", "pipelined", "monitoring", "collective"}
+
+#: What a node that does not work with others must be.
+ALONE = {"memory": "builtin", "memory_bytes": 1024, "memory_max_latency": 0, "link_max_latency": 0,
+         "dtypes": (), "touch_bytes": 64, "monitoring": False}
 
 
 def free(**fields):
@@ -54,7 +59,7 @@ def test_every_field_has_limits():
 def test_limits(field):
     least, most, power = LIMITS[field]
     kind = "a power of two" if power else "an integer"
-    for value in (least, most, least * 2 if power else least + 1):
+    for value in (least, most, (least * 2 or 1) if power else least + 1):
         assert getattr(free(**{field: value}), field) == value
     wrong = [least - 1, most + 1, -least - 1, most * 2, str(least), float(most), None, True]
     for value in wrong + ([most - 1] if power else []):
@@ -87,6 +92,11 @@ def test_limits(field):
     ({"dtypes": 5}, "dtypes must be .* not 5"),
     ({"dtypes": "int32"}, "dtypes must be .* not 'int32'"),
     ({"dtypes": (["int32"],)}, "dtypes must be .* not \\[\\['int32'\\]\\]"),
+    *(({"collective": False} | ALONE | {name: value}, f"{name} must be .* where collective is false, "
+       f"not {wrong}") for name, value, wrong in (
+           ("memory", "axi", "'axi'"), ("memory_max_latency", 1, "1"), ("link_max_latency", 5, "5"),
+           ("dtypes", ["int32"], r"\('int32',\)"), ("touch_bytes", 128, "128"),
+           ("monitoring", True, "True"))),
     ({"name": 5}, "name must be text, not 5"),
     ({"memory": "builtin", "memory_bytes": 3000}, "power of two of at least 1024 .* not 3000"),
     ({"memory": "builtin", "memory_bytes": 512}, "power of two of at least 1024 .* not 512"),
@@ -97,6 +107,12 @@ def test_limits(field):
 def test_what_does_not_go_together_is_refused(fields, message):
     with pytest.raises(ConfigError, match=message):
         free(**fields)
+
+
+def test_a_node_that_is_alone():
+    config = free(collective=False, **ALONE)
+    assert not config.collective and config.dtypes == ()
+    assert NodeConfig(**config.as_dict()) == config
 
 
 def test_the_largest_of_each_that_goes_together():

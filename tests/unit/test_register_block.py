@@ -163,12 +163,14 @@ def reset_value(name, config):
         "MAP_HASH": MAP_HASH,
         "CAP_WIDTHS": config.data_width // 8 | config.addr_width << 8 | dtypes << 16
                       | (config.memory != "axi") << 20 | config.monitoring << 21 | config.address_tiles << 22
+                      | config.collective << 23
                       | config.wg_width << 24,
         "CAP_TABLES0": config.tiles - 1 | config.commands - 1 << 16,
         "CAP_TABLES1": config.regions | config.routes << 8 | config.plans << 16
                        | config.wf_width << 24,
-        "CAP_TRACKER": config.tracker_sets | config.tracker_ways << 16,
-        "CAP_TOUCH": config.touch_bytes // (config.data_width // 8),
+        "CAP_TRACKER": config.tracker_sets | config.tracker_ways << 16
+                       | config.expected_width << 24,
+        "CAP_TOUCH": config.collective * config.touch_bytes // (config.data_width // 8),
         "CAP_DMA": config.outstanding_reads | config.burst_beats - 1 << 8,
         "CAP_MEMORY": min(config.memory_bytes, 0xFFFFFFFF),
         "CAP_LATENCY": config.memory_max_latency | config.link_max_latency << 16,

@@ -1,1 +1,1 @@
-var SearchBucketIndex = [224760907,267651219];
+var SearchBucketIndex = [223059874,267651219];
