@@ -24,7 +24,7 @@ class BoardRegisters(wiring.Component):
 
     A write acts in the cycle after its access. An event in the cycle of a clear is counted.
 
-    Latency from an access to its answer 1 cycle; throughput one access after the other.
+    Latency from an access to its answer 2 cycles; throughput one access after the other.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class BoardRegisters(wiring.Component):
                 m.d.sync += written[name].eq(access.valid & access.payload.write
                                              & (number == register.offset >> 2))
 
-        # Time. Both halves are those of the cycle of the access that reads the low one.
+        # Time. The low half is read two cycles before its answer, and so is the high half.
         low = Signal(32)
         high = Signal(32)
         carry = Signal()
@@ -138,8 +138,8 @@ class BoardRegisters(wiring.Component):
                 with m.Case(register.offset >> 2):
                     m.d.sync += known.eq(~access.payload.write | (register.access != "ro"))
         word_read = Signal(32)
-        m.d.sync += word_read.eq(value)
-        m.d.comb += [
+        m.d.sync += [
+            word_read.eq(value),
             answer.valid.eq(asked),
             answer.payload.data.eq(word_read),
             answer.payload.error.eq(~known),

@@ -121,20 +121,20 @@ def test_random_accesses(seed, pace, host_pace, late):
     writes = [answer.asked + 1 for answer, access in zip(answers, accesses) if access["write"]]
     reads = [answer.asked + 1 for answer, access in zip(answers, accesses) if not access["write"]]
     assert begun == {"aw": writes, "w": writes, "ar": reads}
-    assert [answer.cycle for answer in answers] == [cycle + 1 for cycle, _, _ in slave.responses]
+    assert [answer.cycle for answer in answers] == [cycle for cycle, _, _ in slave.responses]
     assert {name: len(log) for name, log in transfers.items()} == {
         "aw": len(writes), "w": len(writes), "ar": len(reads)}
 
 
 @pytest.mark.parametrize("write", [0, 1])
-def test_an_access_takes_three_cycles_of_which_the_slave_has_one(write):
+def test_an_access_takes_two_cycles_of_which_the_slave_has_one(write):
     rng = random.Random(write)
     accesses = [access | {"write": write} for access in random_accesses(
         rng, 20, lambda: rng.randrange(1 << 18))]
     answers = run(accesses, rng=rng)[0]
-    assert [answer.cycle - answer.asked for answer in answers] == [3] * 20
+    assert [answer.cycle - answer.asked for answer in answers] == [2] * 20
     # The next one begins in the cycle after an answer.
-    assert [answer.asked for answer in answers] == [4 * number for number in range(20)]
+    assert [answer.asked for answer in answers] == [3 * number for number in range(20)]
 
 
 def test_a_slave_that_never_answers_leaves_the_host_waiting():
