@@ -28,6 +28,8 @@ class Ring(wiring.Component):
     ------
     ValueError
         If ``devices`` is not at least 2.
+    ConfigError
+        If the configuration is not ``collective``.
     """
 
     def __init__(self, *, config, devices):

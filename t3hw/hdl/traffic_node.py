@@ -4,6 +4,7 @@ from amaranth import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
+from ..config import ConfigError, checked_config
 from .amba import AxiLitePorts, AxiPorts
 from .axi_select import AxiSelect
 from .axi_turns import AxiTurns
@@ -58,12 +59,16 @@ class TrafficNode(wiring.Component):
         If ``config`` is not a NodeConfig.
     ValueError
         If ``units``, ``stages`` or ``steps`` is out of its range.
+    ConfigError
+        If the configuration is not ``collective``.
     """
 
     def __init__(self, *, config, units=128, stages=128, steps=64, host=False):
         # The map's window has so many entries.
         if type(steps) is not int or not 0 <= steps <= 256:
             raise ValueError(f"steps must be an integer from 0 to 256, not {steps!r}")
+        if not checked_config(config).collective:
+            raise ConfigError("collective must be true in a node with traffic engines, not False")
         self._config = config
         self._node = Node(config=config)
         self._gemm = GemmEngine(config=config, units=units, stages=stages)

@@ -11,6 +11,7 @@ import random
 
 import numpy as np
 
+from ..config import ConfigError
 from .functional_memory import INCOMING, LOCAL, Request, UpdateMemory
 from .functional_packets import Packet, command_packets
 from .functional_plans import Plans
@@ -47,6 +48,8 @@ class FunctionalDevice(Transport, Memory):
     """
 
     def __init__(self, config, *, memory_bytes=None, seed=0):
+        if not config.collective:
+            raise ConfigError("collective must be true in a functional device, not False")
         self.config = config
         self.registers = FunctionalRegisters(config, self)
         self.status = Status(self.registers.values)

@@ -4,11 +4,13 @@ import pytest
 from amaranth.sim import Simulator
 
 from node_bench import PATIENCE, NodeBench
+from t3hw.config import ConfigError
 from t3hw.fpga.boards import BoardDesign
 from t3hw.hdl.node import Node
 from t3hw.hdl.ring import Ring
-from t3hw.config import ConfigError
+from t3hw.hdl.traffic_node import TrafficNode
 from t3hw.registers import decode_register, encode_entry, entry_address, register_address
+from t3hw.runtime.functional import FunctionalDevice
 
 #: The smallest there is, and one with more of everything.
 LEAST = BoardDesign.stock("icebreaker").node
@@ -156,6 +158,12 @@ def test_it_says_what_it_is(node):
     node(scenario)
 
 
-def test_a_ring_of_them_is_refused():
-    with pytest.raises(ConfigError, match="collective must be true in a ring"):
-        Ring(config=LEAST, devices=2)
+@pytest.mark.parametrize("make, where", [
+    (lambda: Ring(config=LEAST, devices=2), "ring"),
+    (lambda: TrafficNode(config=LEAST), "node with traffic engines"),
+    (lambda: FunctionalDevice(LEAST), "functional device"),
+    (lambda: BoardDesign.stock("icebreaker").replace(devices=2), "alone on its board"),
+])
+def test_where_it_makes_no_sense_it_is_refused(make, where):
+    with pytest.raises(ConfigError, match=where):
+        make()

@@ -10,7 +10,7 @@ from t3hw.config import NodeConfig
 from t3hw.hdl.seams import NO_COMMAND, ErrorCause, Table
 from t3hw.hdl.tracker import Tracker
 
-SHAPES = [(1, 2), (4, 2), (32, 8), (64, 1)]
+SHAPES = [(1, 2), (4, 2), (32, 8), (64, 1), (1, 0)]
 BEAT = 8
 
 
@@ -264,7 +264,7 @@ def test_random_traffic_matches_the_model_in_every_cycle(sets, ways, seed):
     simulate(config, scenario, note)
 
 
-@pytest.mark.parametrize("sets, ways", [(1, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize("sets, ways", [(1, 1), (1, 2), (2, 2), (1, 0)])
 @pytest.mark.parametrize("seed", range(3))
 def test_few_tiles_at_every_distance_with_every_outcome_and_lookups_between(sets, ways, seed):
     """Commits of 1 to 6 tiles, 0 to 4 cycles apart: counted, full, full at once, too many, unknown.
@@ -322,7 +322,7 @@ def test_few_tiles_at_every_distance_with_every_outcome_and_lookups_between(sets
             bench.places = True
             for plan in range(config.plans):
                 bench.arm(plan, rng.randrange(1, 16))
-        assert bench.model.was_late, f"{note}: no new tile came while a way stood empty"
+        assert bench.model.was_late or not ways, f"{note}: no new tile came while a way stood empty"
 
     simulate(config, scenario, note)
 
