@@ -67,10 +67,10 @@ bench-fpga: install
 	$(BIN)/t3hw bench fpga --seeds 5 --targets xilinx gowin --json docs/results/fpga.json || true
 	$(BIN)/python -m t3hw.bench docs/results/fpga.md docs/results/fpga.json
 
-# make boards     bitstreams of a ring of four and of the smallest board, into build/ (long)
+# make boards     bitstreams of a ring of four and of the smallest board, into build/ (half an hour)
 boards: install
 	$(BIN)/t3hw fpga build ulx3s-85f -o build/ulx3s-85f
-	$(BIN)/t3hw fpga build tang-nano-9k -o build/tang-nano-9k
+	$(BIN)/t3hw fpga build icebreaker -o build/icebreaker
 
 # make gate       the netlists of a ring of two, for ECP5 and of plain gates, on both simulators (long)
 gate: install

@@ -11,6 +11,7 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
+from .devices import ECP5_PLACER
 from .tools import run_tool
 
 __all__ = ["Cost", "measure", "place", "synthesize", "write_block"]
@@ -97,7 +98,8 @@ def synthesize(block, folder):
 
 def place(folder, seed):
     """Place and route what `synthesize` left; returns nextpnr's report."""
-    run_tool("nextpnr-ecp5", [*DEVICE, "--json", "top.json", "--seed", seed, "--freq", "150",
+    run_tool("nextpnr-ecp5", [*DEVICE, *ECP5_PLACER, "--json", "top.json", "--seed", seed,
+                              "--freq", "150",
                               "--timing-allow-fail", "--lpf-allow-unconstrained",
                               "--report", f"report{seed}.json"],
              cwd=folder, log=f"nextpnr{seed}.log")
