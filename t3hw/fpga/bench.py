@@ -75,7 +75,8 @@ def _measure(name, seeds, targets):
     for name, component in block.components():
         with tempfile.TemporaryDirectory(prefix="t3hw-bench-") as folder:
             with progress(f"{block.title}: {name}"):
-                parts.append(measure(component, folder, seeds=range(1, seeds + 1)))
+                parts.append(measure(component, folder, seeds=range(1, seeds + 1),
+                                     options=block.options))
         for target, total in other.items():
             # A component is elaborated once.
             again = dict(block.components())[name]

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 
 from ..config import NodeConfig
+from .devices import ECP5_LARGE, ECP5_SMALL
 
 __all__ = ["BLOCKS", "Block", "TARGETS"]
 
@@ -41,6 +42,8 @@ class Block:
         Clock to reach.
     lut4 : int or None
         Most LUT4, as far as there is a goal.
+    options : tuple of str
+        Placer and router, as of nextpnr.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Block:
     config: NodeConfig | None = NodeConfig.preset("small")
     mhz: int = _ALONE_MHZ
     lut4: int | None = None
+    options: tuple = ECP5_SMALL
 
     def components(self):
         """The parts, made anew: name of the class and component."""
@@ -88,7 +92,7 @@ _DMA = {
 
 #: All blocks, by name.
 BLOCKS = {block.name: block for block in (
-    _one("node", "the whole node, 64 bit", "node:Node", mhz=_NODE_MHZ),
+    _one("node", "the whole node, 64 bit", "node:Node", mhz=_NODE_MHZ, options=ECP5_LARGE),
     _one("tracker", "tracker, 256 entries", "tracker:Tracker", lut4=1200),
     _one("trigger", "trigger", "trigger:Trigger"),
     _one("plan-state", "state of the plans", "plan_state:PlanState"),

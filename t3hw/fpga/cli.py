@@ -77,7 +77,8 @@ def add_bench_parser(kinds):
         description="What each block costs between registers on an ECP5-85 of the slowest grade, and the "
                     "clock that it reaches: the median of several placements.")
     parser.add_argument("--blocks", nargs="+", metavar="BLOCK",
-                        help="these blocks (default: all, which takes hours)")
+                        help="these blocks (default: those of --compare, or all, which takes "
+                             "hours)")
     parser.add_argument("--seeds", type=_seeds, default=5, metavar="N",
                         help="placements of each block (default: %(default)s)")
     parser.add_argument("--targets", nargs="*", metavar="TARGET", default=[],
@@ -203,7 +204,8 @@ def _bench(options):
     check_folders(options.json)
     # Before it takes hours; also because both may be one file.
     before = read_report(options.compare) if options.compare else None
-    report = bench_fpga(options.blocks or list(BLOCKS), seeds=options.seeds, targets=options.targets)
+    blocks = options.blocks or list(before["blocks"] if before else BLOCKS)
+    report = bench_fpga(blocks, seeds=options.seeds, targets=options.targets)
     worse = regressions(before, report) if before else []
     if before:
         print(f"\nagainst {options.compare}: "

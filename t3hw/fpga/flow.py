@@ -10,7 +10,7 @@ from amaranth.hdl import UnusedElaboratable
 from ..config import ConfigError
 from ..generate import zeros_left_out
 from ..shared_nodes import NODE
-from .devices import ECP5_PLACER, ecp5_options, gowin_family, ice40_options
+from .devices import ECP5_LARGE, ecp5_options, gowin_family, ice40_options
 from .tools import run_tool
 from .top import BoardTop, open_platform
 
@@ -121,10 +121,8 @@ def _ecp5_packing(design):
 FLOWS = {
     "ecp5": Flow(
         synthesis="synth_ecp5", constraints=".lpf", place="nextpnr-ecp5",
-        # The default router makes clocks a quarter faster, but does not get a full chip done.
         options=lambda design: [*ecp5_options(design.part), "--lpf", f"{TOP}.lpf",
-                                "--textcfg", f"{TOP}.config", *ECP5_PLACER,
-                                "--router", "router2"],
+                                "--textcfg", f"{TOP}.config", *ECP5_LARGE],
         pack="ecppack", packing=_ecp5_packing, ending=".bit"),
     "ice40": Flow(
         # Few enables: the eight cells of a tile share theirs, and a gate before a flip-flop costs

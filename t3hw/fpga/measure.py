@@ -11,13 +11,16 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from .devices import ECP5_PLACER
+from .devices import ECP5_SMALL
 from .tools import run_tool
 
 __all__ = ["Cost", "measure", "place", "synthesize", "write_block"]
 
 #: LFE5U-85F, speed grade 6.
 DEVICE = ("--85k", "--package", "CABGA756", "--speed", "6")
+
+#: More than any block reaches, so that placer and router do what they can.
+TARGET_MHZ = 150
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,17 +99,26 @@ def synthesize(block, folder):
     return json.loads((folder / "stat.json").read_text())["design"]["num_cells_by_type"]
 
 
-def place(folder, seed):
-    """Place and route what `synthesize` left; returns nextpnr's report."""
-    run_tool("nextpnr-ecp5", [*DEVICE, *ECP5_PLACER, "--json", "top.json", "--seed", seed,
-                              "--freq", "150",
-                              "--timing-allow-fail", "--lpf-allow-unconstrained",
-                              "--report", f"report{seed}.json"],
+def place(folder, seed, *, options=ECP5_SMALL):
+    """Place and route what `synthesize` left; returns nextpnr's report.
+
+    Parameters
+    ----------
+    folder : path-like
+        With ``top.json``.
+    seed : int
+        Of the placer.
+    options : sequence of str
+        Placer and router.
+    """
+    run_tool("nextpnr-ecp5", [*DEVICE, *options, "--json", "top.json", "--seed", seed,
+                              "--freq", TARGET_MHZ, "--timing-allow-fail",
+                              "--lpf-allow-unconstrained", "--report", f"report{seed}.json"],
              cwd=folder, log=f"nextpnr{seed}.log")
     return json.loads((Path(folder) / f"report{seed}.json").read_text())
 
 
-def measure(block, folder, *, seeds):
+def measure(block, folder, *, seeds, options=ECP5_SMALL):
     """Cost of a block.
 
     Parameters
@@ -117,13 +129,15 @@ def measure(block, folder, *, seeds):
         For the tools' files.
     seeds : sequence of int
         Of the placer.
+    options : sequence of str
+        Placer and router.
 
     Returns
     -------
     Cost
     """
     cells = synthesize(block, folder)
-    reports = {seed: place(folder, seed) for seed in seeds}
+    reports = {seed: place(folder, seed, options=options) for seed in seeds}
     speeds = {seed: min(clock["achieved"] for clock in report["fmax"].values())
               for seed, report in reports.items()}
     middle = sorted(speeds, key=speeds.get)[(len(speeds) - 1) // 2]
