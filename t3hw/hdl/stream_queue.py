@@ -143,7 +143,10 @@ class StreamQueue(wiring.Component):
     def _deep(self, m, put):
         """A front queue that has its transfers from ``i`` while the block RAM is empty."""
         m.submodules.front = front = StreamQueue(shape=self._shape, depth=_FRONT)
-        m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[])
+        # It never is full, since a transfer that waits there is asked for at once as long as the front
+        # queue has space: so what is read is never written, and needs no logic for that case.
+        m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[],
+                                                attrs={"no_rw_check": 1})
         write = storage.write_port()
         read = storage.read_port()
 
@@ -152,21 +155,23 @@ class StreamQueue(wiring.Component):
         space = Signal(init=1)
         put_at = Signal(range(self._depth))
         get_at = Signal(range(self._depth))
+        stored = Signal(range(self._depth + 1))
+        waits = Signal()
         direct = Signal()
+        store = Signal()
         fetch = Signal()
         asked = Signal()
         answered = Signal()
         answer = Signal(self._shape, reset_less=True)
         leaves = Signal()
         m.d.comb += [
-            # Equal pointers mean that the memory is empty: it never is full, since a transfer that
-            # waits there is asked for at once as long as the front queue has space. And a memory
-            # that is not read where it is written needs no logic for that case.
-            fetch.eq((put_at != get_at) & space),
-            direct.eq(put & (put_at == get_at) & ~asked & ~answered & space),
+            fetch.eq(waits & space),
+            direct.eq(put & ~waits & ~asked & ~answered & space),
+            store.eq(put & ~direct),
             write.addr.eq(put_at),
             write.data.eq(self.i.payload),
-            write.en.eq(put & ~direct),
+            # Without ``store`` it writes what the next one replaces, and the enable comes early.
+            write.en.eq(1),
             read.addr.eq(get_at),
             read.en.eq(fetch),
             front.i.valid.eq(answered | direct),
@@ -177,13 +182,15 @@ class StreamQueue(wiring.Component):
             leaves.eq(front.o.valid & front.o.ready),
         ]
         m.d.sync += [
+            stored.eq(stored + store - fetch),
+            waits.eq(store | (stored > 1) | (waits & ~fetch)),
             asked.eq(fetch),
             answered.eq(asked),
             answer.eq(read.data),
             reserved.eq(reserved + (fetch | direct) - leaves),
             space.eq(room_next(space, reserved, _FRONT, fetch | direct, leaves)),
         ]
-        with m.If(write.en):
+        with m.If(store):
             m.d.sync += put_at.eq(next_place(put_at, self._depth))
         with m.If(fetch):
             m.d.sync += get_at.eq(next_place(get_at, self._depth))
