@@ -40,7 +40,7 @@ class Arbiter(wiring.Component):
     o : stream of ``shape``
         The chosen ones, registered.
     policy : In(Policy)
-        How to choose. May change in any cycle.
+        How to choose. A change holds from the next cycle on.
     starvation_limit : In(16)
         Cycles that the others wait at most, for requester 0 or while it is closed; 0: for ever.
         A change holds from the next cycle on.
@@ -83,6 +83,7 @@ class Arbiter(wiring.Component):
         chosen = Signal(requesters)
         open_ = Signal()
         ranked = Signal()
+        closes = Signal()
         preferred = Signal()
         full = Signal()
         # How long they will have waited, this cycle included; and whether that was long enough
@@ -93,11 +94,14 @@ class Arbiter(wiring.Component):
 
         m.d.comb += [
             asks.eq(Cat(requester.valid for requester in self.i)),
-            ranked.eq(self.policy != Policy.ROUND_ROBIN),
             preferred.eq(ranked & asks[0] & ~starved),
-            full.eq((self.policy == Policy.MCA) & self.closed),
+            full.eq(closes & self.closed),
             self.forced.eq((ranked & asks[0] | full) & starved & open_),
             self.held.eq(ranked & asks[1:].any() & ~chosen[1:].any() & open_),
+        ]
+        m.d.sync += [
+            ranked.eq(self.policy != Policy.ROUND_ROBIN),
+            closes.eq(self.policy == Policy.MCA),
         ]
         with m.If(preferred):
             m.d.comb += eligible.eq(1)

@@ -101,19 +101,21 @@ def test_forced_marks_exactly_the_transfers_that_pass_requester_0():
     assert taken == forced == [4, 9, 20, 25, 36, 41, 52, 57]
 
 
-Cycle = collections.namedtuple("Cycle", "policy closed asks taken forced held open")
+Cycle = collections.namedtuple("Cycle", "closed asks taken forced held open")
 
 
-def watched(dut, cycles, *, drive):
+def watched(dut, cycles, *, policy, drive):
     """What the arbiter did in each cycle; ``drive(ctx, cycle, taken)`` sets its inputs before it,
     and knows whose transfers the cycle before has taken."""
     seen = []
 
     async def bench(ctx):
+        # It holds from the next cycle on.
+        ctx.set(dut.policy, policy)
+        await ctx.tick()
         for cycle in range(cycles):
             drive(ctx, cycle, seen[-1].taken if seen else [1] * len(dut.i))
             values = {
-                "policy": ctx.get(dut.policy),
                 "closed": ctx.get(dut.closed),
                 "asks": [ctx.get(port.valid) for port in dut.i],
                 "taken": [ctx.get(port.valid) & ctx.get(port.ready) for port in dut.i],
@@ -126,13 +128,12 @@ def watched(dut, cycles, *, drive):
     return seen
 
 
-def random_drive(dut, rng, *, policies, limit):
+def random_drive(dut, rng, *, limit):
     """Everything changes at random; who asks goes on until it is served."""
     def drive(ctx, _cycle, taken):
         for port, gone in zip(dut.i, taken):
             if gone or not ctx.get(port.valid):
                 ctx.set(port.valid, rng.random() < 0.4)
-        ctx.set(dut.policy, rng.choice(policies))
         ctx.set(dut.starvation_limit, limit)
         ctx.set(dut.closed, rng.random() < 0.5)
         ctx.set(dut.o.ready, rng.random() < 0.7)
@@ -145,7 +146,7 @@ def test_mca_issues_while_open_and_never_while_closed(requesters):
     """Without a starvation limit each cycle follows from its own inputs."""
     dut = Arbiter(shape=16, requesters=requesters)
     rng = random.Random(requesters)
-    seen = watched(dut, 3000, drive=random_drive(dut, rng, policies=[Policy.MCA], limit=0))
+    seen = watched(dut, 3000, policy=Policy.MCA, drive=random_drive(dut, rng, limit=0))
     kinds = collections.Counter()
     for cycle in seen:
         others = any(cycle.asks[1:])
@@ -167,7 +168,7 @@ def test_holds_and_forced_transfers_are_those_of_the_policy(policy):
     limit = 4
     waited = 0
     forced = 0
-    for cycle in watched(dut, 3000, drive=random_drive(dut, rng, policies=[policy], limit=limit)):
+    for cycle in watched(dut, 3000, policy=policy, drive=random_drive(dut, rng, limit=limit)):
         blocked = policy != Policy.ROUND_ROBIN and (cycle.asks[0] or (
             policy == Policy.MCA and cycle.closed))
         if policy != Policy.ROUND_ROBIN:
@@ -190,14 +191,13 @@ def test_the_starvation_limit_forces_while_closed(limit, compute):
     dut = Arbiter(shape=16, requesters=2)
 
     def drive(ctx, _cycle, _taken):
-        ctx.set(dut.policy, Policy.MCA)
         ctx.set(dut.starvation_limit, limit)
         ctx.set(dut.closed, 1)
         ctx.set(dut.i[0].valid, compute)
         ctx.set(dut.i[1].valid, 1)
         ctx.set(dut.o.ready, 1)
 
-    seen = watched(dut, 160, drive=drive)
+    seen = watched(dut, 160, policy=Policy.MCA, drive=drive)
     assert [cycle.taken[1] for cycle in seen] == [
         int(turn % (limit + 1) == limit) for turn in range(160)]
     assert all(cycle.forced == cycle.taken[1] == 1 - cycle.held for cycle in seen)
@@ -212,7 +212,7 @@ def test_mca_takes_one_a_cycle_while_open(alone):
         ctx.set(dut.i[alone].valid, 1)
         ctx.set(dut.o.ready, 1)
 
-    assert all(cycle.taken[alone] for cycle in watched(dut, 50, drive=drive))
+    assert all(cycle.taken[alone] for cycle in watched(dut, 50, policy=Policy.MCA, drive=drive))
 
 
 @pytest.mark.parametrize("seed", range(4))
