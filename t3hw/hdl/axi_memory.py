@@ -13,6 +13,7 @@ from .seams import (ErrorCause, Policy, axi_address, axi_read_data, axi_write_da
                     axi_write_response, byte_count_width, commit, error_event, memory_access,
                     read_beat)
 from .stream_queue import StreamQueue
+from .stream_spare import StreamSpare
 
 __all__ = ["AxiMemory", "M_AXI_ID_WIDTH"]
 
@@ -21,7 +22,11 @@ M_AXI_ID_WIDTH = 1
 
 _BURST_INCR = 1
 #: Places of the window that decide together.
-_GROUP = 4
+_GROUP = 8
+#: Bits of addresses that are compared in one.
+_PART = 10
+#: Accesses that wait for the window to say what they have in common with it.
+_COMING = 2
 #: Errors of reads that wait for errors of writes to be reported.
 _WAITING_ERRORS = 4
 
@@ -38,7 +43,7 @@ class AxiMemory(wiring.Component):
     Reads pass earlier writes to other beats, stores do not pass earlier writes. R and B are always
     taken, for space is reserved before an access is issued: whatever AW and W wait for, reads end.
 
-    Latency: from ``access`` to AR 2 cycles, to AW and W ``write_latency`` cycles where nothing is
+    Latency: from ``access`` to AR 4 cycles, to AW and W ``write_latency`` cycles where nothing is
     added; from R to ``read`` 1 cycle, to AW and W ``add_latency`` cycles; from B to ``commit`` 1
     cycle. Throughput one access a cycle of any kind, an add counting as one, while
     ``memory_outstanding`` covers the time they are under way: for an add ``add_overhead`` + the
@@ -108,8 +113,8 @@ class AxiMemory(wiring.Component):
 
     @property
     def write_latency(self):
-        # Head, order of writes, adder, AW and W queues.
-        return 3 + self._adder.latency
+        # Those that come, the next one, head, order of writes, adder, AW and W queues.
+        return 5 + self._adder.latency
 
     @property
     def add_latency(self):
@@ -118,8 +123,8 @@ class AxiMemory(wiring.Component):
 
     @property
     def add_overhead(self):
-        # AR queue, from R to AW and W, and the place that a B frees is counted one cycle later.
-        return 2 + self.add_latency
+        # AR queue, from R to AW and W, and the place that a B frees is counted two cycles later.
+        return 3 + self.add_latency
 
     def elaborate(self, platform):
         m = Module()
@@ -131,7 +136,8 @@ class AxiMemory(wiring.Component):
 
         m.submodules.adder = adder = self._adder
 
-        # Head: the next access, and all that can be said of it before it is issued.
+        # Head: the next access, and all that can be said of it before it is issued. Behind it is the
+        # one that follows, and behind that the queue of those that come.
         head_layout = data.StructLayout({
             "access": memory_access(config),
             "outside": 1,
@@ -141,39 +147,57 @@ class AxiMemory(wiring.Component):
         head_valid = Signal()
         head = Signal(head_layout)
         issue = Signal()
-        access = self.access.payload
+        moves = Signal()
+        next_valid = Signal()
+        next_ = Signal(memory_access(config))
+        takes = Signal()
+        m.submodules.coming = coming = StreamQueue(shape=memory_access(config), depth=_COMING)
+        wiring.connect(m, wiring.flipped(self.access), coming.i)
+        entering = coming.o.payload
         if config.memory_bytes:
-            outside = access.address >= config.memory_bytes
+            outside = next_.address >= config.memory_bytes
         else:
             outside = 0
-        m.d.comb += self.access.ready.eq(~head_valid | issue)
-        with m.If(self.access.ready):
+        m.d.comb += [
+            moves.eq(~head_valid | issue),
+            takes.eq(~next_valid | moves),
+            coming.o.ready.eq(takes),
+        ]
+        with m.If(takes):
+            m.d.sync += [next_valid.eq(coming.o.valid), next_.eq(entering)]
+        with m.If(moves):
             m.d.sync += [
-                head_valid.eq(self.access.valid),
-                head.access.eq(access),
+                head_valid.eq(next_valid),
+                head.access.eq(next_),
                 head.outside.eq(outside),
-                head.adds.eq(access.write & access.add.any() & ~outside),
-                head.bytes.eq(Mux(outside, 0, popcount(access.strobe))),
+                head.adds.eq(next_.write & next_.add.any() & ~outside),
+                head.bytes.eq(Mux(outside, 0, popcount(next_.strobe))),
             ]
 
         # The window of accesses under way: places that are taken in turn, and freed in any order.
-        # What the next head has in common with them is found out before it is the head; which of
-        # them it waits for goes to registers, a few of them in each that decides.
+        # Which beats an access has in common with them is found out when it enters; which of them
+        # it waits for, of the two one being a write, when it moves to the head. That goes to
+        # registers, some places in each that decides. A comparison of whole addresses takes too long,
+        # so it is one of their parts.
         busy = Signal(places)
         ends = Signal(places)
         reading = Signal(places)
+        parts = -(-(config.addr_width - config.beat_shift) // _PART)
+        same = [Signal(parts, name=f"same_{place}") for place in range(places)]
+        same_as_head = Signal(parts)
         blocks = Signal(places)
-        blocks_next = Signal(places)
+        finds = Signal(places)
         blocked = Signal(-(-places // _GROUP))
         slot = Signal(slot_shape)
         turn = Signal(places, init=1)  # the same, a bit a place
         free = Signal(init=1)  # so is that place
-        next_beat = access.address[config.beat_shift:]
-        head_beat = head.access.address[config.beat_shift:]
-        waits_for_head = Signal()
-        # Of the two one must be a write. Who comes when there is a head comes when that is issued.
-        m.d.comb += waits_for_head.eq(
-            head_valid & (next_beat == head_beat) & (access.write | head.access.write))
+        entering_beat, next_beat, head_beat = (
+            access.address[config.beat_shift:] for access in (entering, next_, head.access))
+        enters_as_head = Signal(parts)
+        m.d.comb += enters_as_head.eq(_parts_match(entering_beat, head_beat))
+        with m.If(takes):
+            m.d.sync += same_as_head.eq(
+                Mux(next_valid, _parts_match(entering_beat, next_beat), enters_as_head))
         for place in range(places):
             beat = Signal(head_beat.shape(), name=f"beat_{place}")
             with m.If(issue & turn[place]):
@@ -181,18 +205,20 @@ class AxiMemory(wiring.Component):
                     beat.eq(head_beat),
                     reading[place].eq(~head.access.write),
                 ]
-            with m.If(~self.access.ready):
-                m.d.comb += blocks_next[place].eq(blocks[place] & ~ends[place])
-            with m.Elif(head_valid & turn[place]):
-                m.d.comb += blocks_next[place].eq(waits_for_head)
-            with m.Else():
-                m.d.comb += blocks_next[place].eq(
-                    (next_beat == beat) & busy[place] & ~ends[place]
-                    & (access.write | ~reading[place]))
+            with m.If(takes):
+                m.d.sync += same[place].eq(
+                    Mux(head_valid & turn[place], enters_as_head,
+                        _parts_match(entering_beat, beat)))
+            # The head takes the place whose turn it is, in the cycle in which the next one moves.
+            m.d.comb += finds[place].eq(Mux(
+                head_valid & turn[place],
+                same_as_head.all() & (next_.write | head.access.write),
+                same[place].all() & busy[place] & ~ends[place]
+                & (next_.write | ~reading[place])))
+        waits = blocks & ~ends
         m.d.sync += [
-            blocks.eq(blocks_next),
-            blocked.eq(Cat(blocks_next[low:low + _GROUP].any()
-                           for low in range(0, places, _GROUP))),
+            blocks.eq(Mux(moves, finds, waits)),
+            blocked.eq(Mux(moves, _any_by_parts(finds), _any_by_parts(waits))),
         ]
 
         # Each access under way has a place in its order queue, in that of the commits, and for its
@@ -303,19 +329,22 @@ class AxiMemory(wiring.Component):
                 adder.i.payload.meta.commit.bytes.eq(0),
             ]
 
-        # AW, W and the order of commits take a write in the same cycle.
-        result = adder.o.payload
+        # AW, W and the order of commits take a write in the same cycle. With a place aside the adder,
+        # and what it takes from, do not wait for their readies.
+        m.submodules.added = added = StreamSpare(shape=adder.o.payload.shape())
+        wiring.connect(m, adder.o, added.i)
+        result = added.o.payload
         sends = Signal()
         m.d.comb += [
-            sends.eq(adder.o.valid & result.meta.transaction),
+            sends.eq(added.o.valid & result.meta.transaction),
             aw_queue.i.valid.eq(sends & w_queue.i.ready),
             self._transaction(aw_queue.i.payload, result.meta.commit.address),
             w_queue.i.valid.eq(sends & aw_queue.i.ready),
             w_queue.i.payload.data.eq(result.data),
             w_queue.i.payload.strb.eq(result.meta.strobe),
             w_queue.i.payload.last.eq(1),
-            adder.o.ready.eq(~result.meta.transaction | (aw_queue.i.ready & w_queue.i.ready)),
-            commits.i.valid.eq(adder.o.valid & adder.o.ready),
+            added.o.ready.eq(~result.meta.transaction | (aw_queue.i.ready & w_queue.i.ready)),
+            commits.i.valid.eq(added.o.valid & added.o.ready),
             commits.i.payload.eq(result.meta),
         ]
 
@@ -339,16 +368,19 @@ class AxiMemory(wiring.Component):
         def bit(enable, slot):
             return Mux(enable, 1 << slot, 0)
 
-        # The place of the next head is another.
+        # The place of the next head is another. Both are looked at before it is known whether there
+        # is one.
         still_busy = busy & ~ends
-        m.d.comb += ends.eq(bit(read_ends, asked.slot) | bit(write_ends, written.slot))
+        # In the window, the head, the one behind it, and those that come.
+        under_way = Signal(range(places + 2 + _COMING + 1))
         m.d.sync += [
+            ends.eq(bit(read_ends, asked.slot) | bit(write_ends, written.slot)),
             busy.eq(still_busy | turn & issue.replicate(places)),
-            free.eq(~(still_busy & Mux(issue, turn.rotate_left(1), turn)).any()),
-            self.occupancy.eq(self.occupancy + (self.access.valid & self.access.ready)
-                              - self.leaves),
+            free.eq(Mux(issue, ~(still_busy & turn.rotate_left(1)).any(),
+                        ~(still_busy & turn).any())),
+            under_way.eq(under_way + (self.access.valid & self.access.ready) - self.leaves),
         ]
-        m.d.comb += self.leaves.eq(read_ends + write_ends)
+        m.d.comb += [self.leaves.eq(read_ends + write_ends), self.occupancy.eq(under_way)]
 
         # A write and a read may fail in the same cycle; there is one report a cycle, writes first.
         m.submodules.reports = reports = Arbiter(shape=error_event(config), requesters=2)
@@ -381,3 +413,13 @@ class AxiMemory(wiring.Component):
             channel.size.eq(self._config.beat_shift),
             channel.burst.eq(_BURST_INCR),
         ]
+
+
+def _any_by_parts(value):
+    """Whether there is a 1 in each part of ``value``."""
+    return Cat(value[low:low + _GROUP].any() for low in range(0, len(value), _GROUP))
+
+
+def _parts_match(one, other):
+    """A bit for each part: whether it is the same in both."""
+    return Cat(one[low:low + _PART] == other[low:low + _PART] for low in range(0, len(one), _PART))

@@ -246,14 +246,14 @@ def test_reads_of_one_beat_do_not_wait_for_each_other():
 def test_latencies(dtypes):
     config = CONFIG.replace(dtypes=dtypes)
     run = Run([Access(write=0, address=0)], config=config, read_latency=lambda: 5)
-    assert [run.ar[0][0], run.reads[0][0]] == [2, 2 + 5 + 1]
+    assert [run.ar[0][0], run.reads[0][0]] == [4, 4 + 5 + 1]
     run = Run([Access(write=1, address=0, strobe=ALL)], config=config, write_latency=lambda: 7)
     sent = run.dut.write_latency
     assert [run.aw[0][0], run.commits[0][0]] == [sent, sent + 7 + 1]
     run = Run([Access(write=1, address=0, strobe=ALL, add=EVERY_LANE)], config=config,
               read_latency=lambda: 5, write_latency=lambda: 7)
-    sent = 2 + 5 + run.dut.add_latency
-    assert [run.ar[0][0], run.aw[0][0], run.commits[0][0]] == [2, sent, sent + 7 + 1]
+    sent = 4 + 5 + run.dut.add_latency
+    assert [run.ar[0][0], run.aw[0][0], run.commits[0][0]] == [4, sent, sent + 7 + 1]
 
 
 def test_places_are_used_to_the_last_one():

@@ -437,8 +437,8 @@ def test_latency_and_throughput(config, port, extra, op):
         own = memory.minimum_latency
     else:
         # AR or AW and W, the bus's 1 cycle each way, the response.
-        own = {READ: 2 + 1, STORE: memory.write_latency + 1,
-               UPDATE: 2 + 1 + memory.add_latency + 1}[op] + 1
+        own = {READ: 4 + 1, STORE: memory.write_latency + 1,
+               UPDATE: 4 + 1 + memory.add_latency + 1}[op] + 1
     first = bench.dut.queue_latency + extra + own
     assert times == list(range(first, first + 80))
 
