@@ -12,6 +12,7 @@ from .seams import (
     EPOCH_WIDTH, Dtype, RegionAction, Table, TileIdMode, plan_views, plan_width, slot_width,
     small_memory, table_write,
 )
+from .spare_place import spare_place
 from .stream_queue import StreamQueue
 
 __all__ = ["AddressMap", "lookup", "looked_up"]
@@ -195,7 +196,10 @@ class AddressMap(wiring.Component):
             return value
 
         def at_once(value, *, stages=1):
-            return value
+            # A signal each: as nested expressions they would be written out again and again.
+            named = Signal.like(value)
+            m.d.comb += named.eq(value)
+            return named
 
         front = functools.partial(after, when=go) if pipelined else at_once
         fifth = functools.partial(after, when=move)
@@ -299,22 +303,11 @@ class AddressMap(wiring.Component):
         ]
         if pipelined:
             came = Signal(3)
-            spare = Signal(found)
-            spare_full = Signal()
-            m.d.comb += go.eq(~spare_full)
+            _aside, aside_full = spare_place(m, value=entering, valid=came[-1], out=head,
+                                             out_valid=head_full, free=~head_full | move)
+            m.d.comb += go.eq(~aside_full)
             with m.If(go):
-                m.d.sync += [
-                    came.eq(Cat(self.i.valid, came)),
-                    spare.eq(entering),
-                ]
-            with m.If(~head_full | move):
-                m.d.sync += [
-                    head.eq(Mux(spare_full, spare, entering)),
-                    head_full.eq(spare_full | came[-1]),
-                    spare_full.eq(0),
-                ]
-            with m.Elif(came[-1]):
-                m.d.sync += spare_full.eq(1)
+                m.d.sync += came.eq(Cat(self.i.valid, came))
         else:
             m.d.comb += [go.eq(move), head.eq(entering), head_full.eq(self.i.valid)]
 
