@@ -95,11 +95,10 @@ class FirstTouch(wiring.Component):
         room = Signal(init=1)
         enters = Signal()
         leaves = Signal()
-        enter_clear = Signal()
         walking = Signal()
         clears_turn = Signal()
         m.d.comb += [
-            self.request.ready.eq(room & ~(walking & clears_turn)),
+            self.request.ready.eq(room & ~clears_turn),
             enters.eq(self.request.valid & self.request.ready),
         ]
         m.d.sync += [
@@ -107,10 +106,12 @@ class FirstTouch(wiring.Component):
             room.eq((under_way < self.places - 1) | leaves | (room & ~enters)),
         ]
 
-        # The clear walks through the same stages; a request that waits has every other turn.
+        # The clear walks through the same stages; a request that waits has every other turn. Whose
+        # turn it is a register says, since the map's address depends on it.
         walk = Signal(range(config.touch_beats))
-        m.d.comb += enter_clear.eq(walking & (clears_turn | ~enters))
-        m.d.sync += clears_turn.eq(walking & ~enter_clear)
+        last_step = Signal()
+        m.d.comb += last_step.eq(clears_turn & (walk == self.clear.payload.last_touch))
+        m.d.sync += clears_turn.eq(walking & ~last_step & ~(clears_turn & self.request.valid))
         with m.FSM(name="clear_state"):
             with m.State("IDLE"):
                 m.d.sync += walk.eq(self.clear.payload.first_touch)
@@ -121,11 +122,11 @@ class FirstTouch(wiring.Component):
                     with m.Else():
                         m.next = "DONE"
             with m.State("WALK"):
-                with m.If(enter_clear):
+                with m.If(clears_turn):
                     m.d.sync += walk.eq(walk + 1)
-                    with m.If(walk == self.clear.payload.last_touch):
-                        m.d.sync += walking.eq(0)
-                        m.next = "DONE"
+                with m.If(last_step):
+                    m.d.sync += walking.eq(0)
+                    m.next = "DONE"
             with m.State("DONE"):
                 m.d.comb += self.clear.ready.eq(1)
                 m.next = "IDLE"
@@ -148,14 +149,14 @@ class FirstTouch(wiring.Component):
         index = entering.touch.index
         m.d.comb += [
             valid[0].eq(enters),
-            entering.clear.eq(enter_clear),
+            entering.clear.eq(clears_turn),
             entering.write.eq(request.op != MemoryOp.READ),
             entering.update.eq(request.op == MemoryOp.UPDATE),
             entering.known.eq(_one_of(request.dtype, config.dtypes)),
             entering.wide.eq(_one_of(request.dtype, wide_dtypes)),
             entering.strobe.eq(request.strobe),
             entering.touch.eq(request.touch),
-            index.eq(Mux(enter_clear, walk, request.touch.index)),
+            index.eq(Mux(clears_turn, walk, request.touch.index)),
         ]
         for before, after in zip(stages, stages[1:]):
             m.d.sync += after.eq(before)
@@ -165,7 +166,7 @@ class FirstTouch(wiring.Component):
         writes = Signal(6)
         indices = [stage.touch.index for stage in stages]
         indices += [Signal(index.shape(), name=f"index_{number}") for number in (4, 5)]
-        m.d.comb += writes[0].eq(enter_clear
+        m.d.comb += writes[0].eq(clears_turn
                                  | enters & entering.update & request.touch.enable)
         m.d.sync += [
             writes[1:].eq(writes[:-1]),
@@ -175,8 +176,9 @@ class FirstTouch(wiring.Component):
 
         # Stage 1, the map answers, in banks, so that its answer goes to a register and nowhere else;
         # it is there in stage 2. What is found in stage 3 is written in stage 4: answers miss the
-        # entries of the four before, which are kept as long. Saying that nothing is read where it
-        # is written spares the logic that would make a block RAM do it.
+        # entries of the four before, which are kept as long. So it does not matter what the map returns
+        # that is written in the same cycle; saying so spares the logic that would make a block RAM
+        # return what was there before.
         entry_layout = data.StructLayout({"local": lanes, "incoming": lanes})
         after = Signal(entry_layout)
         kept = [Signal(entry_layout, name=f"kept_{age}") for age in range(3)]
@@ -184,7 +186,8 @@ class FirstTouch(wiring.Component):
         bank_bits = ceil_log2(min(config.touch_beats, _BANK))
         answers = []
         for bank in range(config.touch_beats >> bank_bits):
-            map_ = Memory(shape=entry_layout, depth=1 << bank_bits, init=[])
+            map_ = Memory(shape=entry_layout, depth=1 << bank_bits, init=[],
+                          attrs={"no_rw_check": 1})
             m.submodules[f"map_{bank}"] = map_
             write = map_.write_port()
             read = map_.read_port()
@@ -194,7 +197,6 @@ class FirstTouch(wiring.Component):
                 write.data.eq(kept[0]),
                 write.en.eq(writes[4] & _is_bank(indices[4][bank_bits:], bank)),
                 read.addr.eq(index[:bank_bits]),
-                read.en.eq(~(write.en & (write.addr == read.addr))),
             ]
             m.d.sync += answer.eq(read.data)
             answers.append(answer)

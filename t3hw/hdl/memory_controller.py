@@ -141,23 +141,23 @@ class MemoryController(wiring.Component):
         config = self._config
         request = memory_request(config)
         # Who asks for the queue of communication; nobody but the DMA engine where there is no link.
-        merged = self.dma
+        merged = wiring.flipped(self.dma)
         if config.collective:
             m.submodules.merge = merge = Arbiter(shape=request, requesters=2)
             wiring.connect(m, wiring.flipped(self.ingress), merge.i[0])
-            wiring.connect(m, wiring.flipped(self.dma), merge.i[1])
+            wiring.connect(m, merged, merge.i[1])
             merged = merge.o
         m.submodules.arbiter = arbiter = Arbiter(shape=request, requesters=2)
         m.submodules.memory = memory = self.memory
         for number, (name, source, depth) in enumerate((
-                ("compute_queue", self.compute, config.compute_queue),
+                ("compute_queue", wiring.flipped(self.compute), config.compute_queue),
                 ("communication_queue", merged, config.communication_queue))):
             if depth > 1 or config.pipelined:
                 m.submodules[name] = queue = StreamQueue(shape=request, depth=depth)
-                _connect(m, source, queue.i)
+                wiring.connect(m, source, queue.i)
                 source = queue.o
             # Else the register that requests come from is the queue.
-            _connect(m, source, arbiter.i[number])
+            wiring.connect(m, source, arbiter.i[number])
 
         wiring.connect(m, memory.read, wiring.flipped(self.read))
         wiring.connect(m, memory.commit, wiring.flipped(self.commit))
@@ -211,7 +211,8 @@ class MemoryController(wiring.Component):
             entered.eq(first_touch.access.valid & first_touch.access.ready),
             self.occupancy.eq(memory.occupancy + on_the_way),
         ]
-        m.d.sync += on_the_way.eq(on_the_way + issued - entered)
+        # What is issued is known late, so both sums are there before it.
+        m.d.sync += on_the_way.eq(Mux(issued, on_the_way + 1 - entered, on_the_way - entered))
 
         # The threshold is compared ahead of time, and with all that the count may become, so that
         # no sum stands before a comparison. What has left counts one cycle longer there.
@@ -222,7 +223,7 @@ class MemoryController(wiring.Component):
         m.d.sync += [
             left.eq(memory.leaves),
             limited.eq(self.threshold != 0),
-            counted.eq(counted + issued - left),
+            counted.eq(Mux(issued, counted + 1 - left, counted - left)),
             arbiter.closed.eq(limited & Mux(
                 issued, reaches.bit_select(left, 1), reaches[1:].bit_select(left, 1))),
         ]
@@ -249,15 +250,6 @@ class MemoryController(wiring.Component):
         wiring.connect(m, memory_errors.o, reports.i[1])
 
         return m
-
-
-def _connect(m, source, sink):
-    """Connect streams of which the first may be a port."""
-    m.d.comb += [
-        sink.valid.eq(source.valid),
-        sink.payload.eq(source.payload),
-        source.ready.eq(sink.ready),
-    ]
 
 
 _CHANNELS = ("aw", "w", "b", "ar", "r")

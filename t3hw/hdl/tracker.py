@@ -126,6 +126,8 @@ class Tracker(wiring.Component):
 
         config = self._config
         ways = config.tracker_ways
+        # Without ways, one that is never taken: Verilog has no signals without bits.
+        places = max(ways, 1)
         slot_shape = slot_width(config)
         set_bits = min((config.tracker_sets - 1).bit_length(), slot_shape)
 
@@ -155,11 +157,11 @@ class Tracker(wiring.Component):
         m.submodules.expected = expected_memory = memory(left_layout, config.tiles)
         m.submodules.command = command_memory = memory(16, config.tiles)
         m.submodules.overflow = overflow_memory = memory(word_layout, config.tiles)
-        # Two rows at least: a memory without address bits is not portable.
         expected_read = expected_memory.read_port()
         command_read = command_memory.read_port()
         word_write = overflow_memory.write_port()
         word_read = overflow_memory.read_port()
+        # Two rows at least: a memory without address bits is not portable.
         if ways:
             m.submodules.counts = count_memory = memory(left_layout, max(ways << set_bits, 2))
             count_write = count_memory.write_port()
@@ -239,7 +241,7 @@ class Tracker(wiring.Component):
                              for before, after in zip(chain, chain[1:])]
 
         # What each stage knows of its tile. ``at`` is its way, one-hot; none is the overflow table.
-        at = [None, None, None, Signal(max(ways, 1), name="at3"), Signal(max(ways, 1), name="at4")]
+        at = [None, None, None, Signal(places, name="at3"), Signal(places, name="at4")]
         fresh = {stage: Signal(name=f"fresh{stage}") for stage in (3, 4, 5)}
         over = {stage: Signal(name=f"over{stage}") for stage in (3, 4, 5)}
         epoch = {stage: Signal(EPOCH_WIDTH, name=f"epoch{stage}") for stage in (3, 4, 5)}
@@ -251,10 +253,10 @@ class Tracker(wiring.Component):
         holds = [None, None, None, Signal(name="holds3"), Signal(name="holds4")]
 
         # Stage 1: is the tile in a way? Which ways are free, as far as is known?
-        hit = Signal(max(ways, 1))
+        hit = Signal(places)
         located = Signal()
-        known_at = Signal(max(ways, 1))
-        may_take = Signal(max(ways, 1))
+        known_at = Signal(places)
+        may_take = Signal(places)
         placed = [None, None, same[1][2] & holds[3], same[1][3] & holds[4]]
         for way, port in enumerate(row_reads):
             m.d.comb += hit[way].eq(port.data.valid & (port.data.tag == tag_of(step[1].slot)))
@@ -274,7 +276,7 @@ class Tracker(wiring.Component):
         ]
 
         # Stage 2: a place for a new tile; what is known but for the step one ahead.
-        free = Signal(max(ways, 1))
+        free = Signal(places)
         other_left = Signal(left_layout, reset_less=True)
         from_way = Signal()
         can_keep = Signal()
