@@ -29,9 +29,8 @@ class LinkEgress(wiring.Component):
     The sources take turns, a packet each. A packet is `header_words` words of `link_header`, and a
     word a beat. A word costs one credit, which the receiver gives back when it takes the word out
     of its buffer. Up to two beats are accepted before their words go, one if the configuration is
-    not ``pipelined``. The producer's packets are
-    collected first: a producer that stops in the middle of a burst does not keep the DMA engine
-    from the link.
+    not ``pipelined``. The producer's packets are collected first: a producer that stops in the
+    middle of a burst does not keep the DMA engine from the link.
 
     Throughput one word a cycle. A word may take longer: after a beat the link is free again
     ``interval`` + ``fraction`` / 65536 cycles later, after a header word ``header_interval`` +

@@ -97,8 +97,9 @@ class Node(wiring.Component):
         If ``config`` is not a NodeConfig.
     """
 
-    #: Cycles from the commit of a tile's last update to the first read request.
-    trigger_latency = 10
+    #: Cycles from the commit of a tile's last update to the first read request; one less if the
+    #: configuration is not pipelined.
+    trigger_latency = 11
 
     def __init__(self, *, config):
         self._config = checked_config(config)
@@ -182,8 +183,19 @@ class Node(wiring.Component):
         _broadcast(m, controller.commit, producer.commit,
                    only=controller.commit.payload.source == Source.PRODUCER)
 
-        # Counting, triggering, sending.
-        _broadcast(m, controller.commit, tracker.commit)
+        # Counting, triggering, sending. The memory and the tracker are large and lie apart, so for a
+        # fast clock a commit has a cycle for its way.
+        commits = controller.commit
+        if config.pipelined:
+            m.d.sync += tracker.cycle.eq(registers.cycle)
+            commits = controller.commit.signature.create(path=("commits",))
+            m.d.sync += [
+                commits.valid.eq(controller.commit.valid),
+                commits.payload.eq(controller.commit.payload),
+            ]
+        else:
+            m.d.comb += tracker.cycle.eq(registers.cycle)
+        _broadcast(m, commits, tracker.commit)
         _broadcast(m, tracker.full, trigger.full)
         _broadcast(m, tracker.full, plan_state.full)
         # Software may hold commands back. One whose plan was stopped meanwhile goes nowhere.
@@ -238,8 +250,8 @@ class Node(wiring.Component):
             begun.eq(Cat(Cat(event.valid & (event.plan == plan)
                              for event in (*requests.start, commands.start[0])).any()
                          for plan in range(config.plans))),
-            requests.end[0].valid.eq(controller.commit.valid & controller.commit.payload.tile.tracked),
-            requests.end[0].plan.eq(controller.commit.payload.tile.plan),
+            requests.end[0].valid.eq(commits.valid & commits.payload.tile.tracked),
+            requests.end[0].plan.eq(commits.payload.tile.plan),
             plan_state.busy.eq(producer.busy | requests.busy | trigger.queued | commands.busy
                                | begun | (ingress.busy if config.collective else 0)),
         ]
@@ -254,7 +266,6 @@ class Node(wiring.Component):
             tracker.state_start.eq(registers.state_start),
             registers.state.eq(tracker.state),
             registers.state_done.eq(tracker.state_done),
-            tracker.cycle.eq(registers.cycle),
             tracker.clear_marks.eq(registers.clear_marks),
         ]
         _broadcast(m, engine.first_read, registers.first_read)

@@ -18,6 +18,7 @@ from .seams import (
     plan_views, read_beat, remote_beat, table_write, tile_tag,
 )
 from .spare_place import spare_place
+from .stream_spare import StreamSpare
 
 __all__ = ["ProducerPort", "producer_events"]
 
@@ -204,11 +205,16 @@ class ProducerPort(wiring.Component):
                 was.eq(now),
             ]
 
-        # Pass on.
+        # Pass on. For a fast clock another place aside, since much waits for whether a store is taken.
+        local = arbiter.i[0]
+        if config.pipelined:
+            m.submodules.spare = spare = StreamSpare(shape=memory_request(config))
+            wiring.connect(m, spare.o, local)
+            local = spare.i
         store = decided.meta
         op = Signal(MemoryOp)
         tile = Signal(tile_tag(config))
-        request = arbiter.i[0].payload
+        request = local.payload
         remote_ready = Const(0)
         if packets is not None:
             remote_ready = packets.i.ready
@@ -234,7 +240,7 @@ class ProducerPort(wiring.Component):
             *(tile[name].eq(decided[name]) for name in ("plan", "slot", "wg", "wf")),
             op.eq(Mux(was.update, MemoryOp.UPDATE, MemoryOp.STORE)),
             arbiter.policy.eq(Policy.ROUND_ROBIN),
-            arbiter.i[0].valid.eq(valid & was.local),
+            local.valid.eq(valid & was.local),
             request.op.eq(op),
             request.dtype.eq(decided.dtype),
             request.source.eq(Source.PRODUCER),
@@ -249,7 +255,7 @@ class ProducerPort(wiring.Component):
             request.touch.index.eq(decided.touch_index),
             request.tile.eq(tile),
             taken.eq(valid & Mux(was.remote, remote_ready,
-                                 ~was.local | arbiter.i[0].ready)),
+                                 ~was.local | local.ready)),
             writes.routed.valid.eq(taken),
             writes.routed.payload.tag.eq(store.tag),
             writes.routed.payload.last.eq(store.last),
@@ -273,11 +279,12 @@ class ProducerPort(wiring.Component):
             self.events.read_bytes.eq(reads.bytes),
             self.events.read_stall.eq(reads.stall),
         ]
-        waiting = self.compute.payload.tile
         for plan in range(config.plans):
             m.d.comb += self.busy[plan].eq(
                 Cat(there & its.local & its.tracked & (one.plan == plan)
                     for there, one, its in inside).any()
-                | self.compute.valid & waiting.tracked & (waiting.plan == plan))
+                | Cat(waiting.valid & waiting.payload.tile.tracked
+                      & (waiting.payload.tile.plan == plan)
+                      for waiting in (arbiter.i[0], self.compute)).any())
 
         return m
