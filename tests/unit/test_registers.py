@@ -13,7 +13,7 @@ from t3hw import registers
 from t3hw.config import DTYPE_NAMES, PRESETS, NodeConfig
 from t3hw.hdl import seams
 from t3hw.registers import map as node_map
-from t3hw.registers import board, board_map, traffic, traffic_map
+from t3hw.registers import board_map, traffic, traffic_map
 from t3hw.registers import (
     COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TABLES, RegisterError, absent_registers, capabilities,
     decode_entry, decode_register, derive, encode_entry, encode_register, entry_address,
