@@ -1958,7 +1958,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .i__valid(producer__valid),
     .interval(interval),
     .o__ready(link_tx_tready),
-    .\port$20473$0 (\$136 ),
+    .\port$20467$0 (\$136 ),
     .producer__ready(remote__ready),
     .rst(rst),
     .stall(\stall$434 ),
@@ -1979,9 +1979,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .\i__valid$30 (data__valid),
     .packet__ready(packet__ready),
     .packet__valid(\i__valid$335 ),
-    .\port$19563$0 (\$133 ),
-    .\port$19565$0 (\$134 ),
-    .\port$9844$0 (\$132 ),
+    .\port$19557$0 (\$133 ),
+    .\port$19559$0 (\$134 ),
+    .\port$9840$0 (\$132 ),
     .read__payload(i__payload),
     .read__ready(read__ready),
     .read__valid(i__valid),
@@ -2106,8 +2106,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__ready(remote__ready),
     .\o__ready$54 (compute__ready),
     .plans(plans),
-    .\port$17131$0 (\$129 ),
-    .\port$17133$0 (\$130 ),
+    .\port$17127$0 (\$129 ),
+    .\port$17129$0 (\$130 ),
     .r__payload(\r__payload$136 ),
     .r__ready(s_axi_rready),
     .r__valid(s_axi_rvalid),
@@ -2215,9 +2215,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__payload(a__payload),
     .o__ready(\o__ready$339 ),
     .o__valid(a__valid),
-    .\port$19563$0 (\$133 ),
-    .\port$19565$0 (\$134 ),
-    .\port$9844$0 (\$132 ),
+    .\port$19557$0 (\$133 ),
+    .\port$19559$0 (\$134 ),
+    .\port$9840$0 (\$132 ),
     .room(packet__ready),
     .rst(rst)
   );
@@ -7217,18 +7217,18 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   wire \$1 ;
   wire \$10 ;
   wire \$100 ;
-  wire \$101 ;
+  wire [3:0] \$101 ;
   wire [3:0] \$102 ;
   wire [3:0] \$103 ;
   wire [3:0] \$104 ;
-  wire [3:0] \$105 ;
-  wire [7:0] \$106 ;
+  wire [7:0] \$105 ;
+  wire \$106 ;
   wire \$107 ;
   wire \$108 ;
-  wire \$109 ;
+  wire [3:0] \$109 ;
   wire \$11 ;
   wire [3:0] \$110 ;
-  wire [3:0] \$111 ;
+  wire \$111 ;
   wire \$112 ;
   wire \$113 ;
   wire \$114 ;
@@ -7237,26 +7237,26 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   wire \$117 ;
   wire \$118 ;
   wire \$119 ;
-  wire \$12 ;
+  wire [15:0] \$12 ;
   wire \$120 ;
   wire \$121 ;
   wire \$122 ;
   wire \$123 ;
-  wire \$124 ;
-  wire [4:0] \$125 ;
-  wire [5:0] \$126 ;
+  wire [4:0] \$124 ;
+  wire [5:0] \$125 ;
+  wire \$126 ;
   wire \$127 ;
   wire \$128 ;
   wire \$129 ;
-  wire [15:0] \$13 ;
+  wire \$13 ;
   wire \$130 ;
   wire \$131 ;
   wire \$132 ;
-  wire \$133 ;
+  wire [16:0] \$133 ;
   wire \$134 ;
   wire \$135 ;
   wire \$136 ;
-  wire [16:0] \$137 ;
+  wire \$137 ;
   wire \$138 ;
   wire \$139 ;
   wire \$14 ;
@@ -7311,140 +7311,136 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   wire \$184 ;
   wire \$185 ;
   wire \$186 ;
-  wire \$187 ;
-  wire \$188 ;
-  wire \$189 ;
+  wire [3:0] \$187 ;
+  wire [3:0] \$188 ;
+  wire [3:0] \$189 ;
   wire \$19 ;
-  wire [3:0] \$190 ;
-  wire [3:0] \$191 ;
-  wire [3:0] \$192 ;
-  wire [4:0] \$193 ;
-  wire [5:0] \$194 ;
+  wire [4:0] \$190 ;
+  wire [5:0] \$191 ;
+  wire \$192 ;
+  wire \$193 ;
+  wire \$194 ;
   wire \$195 ;
   wire \$196 ;
-  wire \$197 ;
+  wire [3:0] \$197 ;
   wire \$198 ;
   wire \$199 ;
   wire \$2 ;
-  wire \$20 ;
-  wire [3:0] \$200 ;
+  wire [3:0] \$20 ;
+  wire \$200 ;
   wire \$201 ;
   wire \$202 ;
   wire \$203 ;
-  wire \$204 ;
-  wire \$205 ;
-  wire \$206 ;
-  reg [2:0] \$207 ;
-  reg [2:0] \$208  = 3'h0;
-  reg [4:0] \$209 ;
+  reg [2:0] \$204 ;
+  reg [2:0] \$205  = 3'h0;
+  reg [4:0] \$206 ;
+  reg [4:0] \$207  = 5'h00;
+  reg [3:0] \$208 ;
+  reg \$209 ;
   wire [3:0] \$21 ;
-  reg [4:0] \$210  = 5'h00;
-  reg [3:0] \$211 ;
-  reg \$212 ;
-  reg \$213 ;
-  reg [15:0] \$214 ;
-  reg \$215 ;
-  reg [1:0] \$216 ;
-  reg [31:0] \$217 ;
-  reg [31:0] \$218 ;
-  reg [31:0] \$219 ;
+  reg [15:0] \$210 ;
+  reg \$211 ;
+  reg [1:0] \$212 ;
+  reg [31:0] \$213 ;
+  reg [31:0] \$214 ;
+  reg [31:0] \$215 ;
+  reg [15:0] \$216 ;
+  reg [15:0] \$217 ;
+  reg [7:0] \$218 ;
+  reg [7:0] \$219 ;
   wire [3:0] \$22 ;
-  reg [15:0] \$220 ;
-  reg [15:0] \$221 ;
+  reg [7:0] \$220 ;
+  reg [7:0] \$221 ;
   reg [7:0] \$222 ;
   reg [7:0] \$223 ;
   reg [7:0] \$224 ;
-  reg [7:0] \$225 ;
-  reg [7:0] \$226 ;
+  reg \$225 ;
+  reg [2:0] \$226 ;
   reg [7:0] \$227 ;
-  reg [7:0] \$228 ;
-  reg \$229 ;
+  reg [3:0] \$228 ;
+  reg [3:0] \$229 ;
   wire [3:0] \$23 ;
   reg [2:0] \$230 ;
-  reg [7:0] \$231 ;
+  reg [2:0] \$231 ;
   reg [3:0] \$232 ;
-  reg [3:0] \$233 ;
+  reg \$233 ;
   reg [2:0] \$234 ;
-  reg [2:0] \$235 ;
-  reg [3:0] \$236 ;
+  reg \$235 ;
+  reg \$236 ;
   reg \$237 ;
-  reg [2:0] \$238 ;
-  reg \$239 ;
+  reg [67:0] \$238 ;
   wire [3:0] \$24 ;
-  reg \$240 ;
-  reg \$241 ;
-  reg [67:0] \$242 ;
   wire [3:0] \$25 ;
-  wire [3:0] \$26 ;
+  wire \$26 ;
   wire \$27 ;
-  wire \$28 ;
+  wire [3:0] \$28 ;
   wire [3:0] \$29 ;
   wire \$3 ;
   wire [3:0] \$30 ;
   wire [3:0] \$31 ;
   wire [3:0] \$32 ;
   wire [3:0] \$33 ;
-  wire [3:0] \$34 ;
+  wire \$34 ;
   wire \$35 ;
-  wire \$36 ;
+  wire [3:0] \$36 ;
   wire [3:0] \$37 ;
   wire [3:0] \$38 ;
   wire [3:0] \$39 ;
   wire \$4 ;
   wire [3:0] \$40 ;
   wire [3:0] \$41 ;
-  wire [3:0] \$42 ;
+  wire \$42 ;
   wire \$43 ;
-  wire \$44 ;
+  wire [3:0] \$44 ;
   wire [3:0] \$45 ;
   wire [3:0] \$46 ;
   wire [3:0] \$47 ;
   wire [3:0] \$48 ;
   wire [3:0] \$49 ;
   wire \$5 ;
-  wire [3:0] \$50 ;
+  wire \$50 ;
   wire \$51 ;
-  wire \$52 ;
+  wire [3:0] \$52 ;
   wire [3:0] \$53 ;
   wire [3:0] \$54 ;
   wire [3:0] \$55 ;
   wire [3:0] \$56 ;
   wire [3:0] \$57 ;
-  wire [3:0] \$58 ;
+  wire \$58 ;
   wire \$59 ;
   wire \$6 ;
-  wire \$60 ;
+  wire [3:0] \$60 ;
   wire [3:0] \$61 ;
   wire [3:0] \$62 ;
   wire [3:0] \$63 ;
   wire [3:0] \$64 ;
   wire [3:0] \$65 ;
-  wire [3:0] \$66 ;
+  wire \$66 ;
   wire \$67 ;
-  wire \$68 ;
+  wire [3:0] \$68 ;
   wire [3:0] \$69 ;
   wire \$7 ;
   wire [3:0] \$70 ;
   wire [3:0] \$71 ;
   wire [3:0] \$72 ;
   wire [3:0] \$73 ;
-  wire [3:0] \$74 ;
+  wire \$74 ;
   wire \$75 ;
-  wire \$76 ;
+  wire [3:0] \$76 ;
   wire [3:0] \$77 ;
   wire [3:0] \$78 ;
   wire [3:0] \$79 ;
   wire \$8 ;
   wire [3:0] \$80 ;
   wire [3:0] \$81 ;
-  wire [3:0] \$82 ;
+  wire \$82 ;
   wire \$83 ;
-  wire \$84 ;
-  wire [3:0] \$85 ;
+  wire [3:0] \$84 ;
+  wire \$85 ;
   wire \$86 ;
   wire \$87 ;
   wire \$88 ;
-  wire \$89 ;
+  wire [3:0] \$89 ;
   wire \$9 ;
   wire [3:0] \$90 ;
   wire [3:0] \$91 ;
@@ -7453,26 +7449,26 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   wire [3:0] \$94 ;
   wire [3:0] \$95 ;
   wire [3:0] \$96 ;
-  wire [3:0] \$97 ;
+  wire \$97 ;
   wire \$98 ;
   wire \$99 ;
   reg [2:0] \$signature__addr  = 3'h0;
   (* init = 3'h0 *)
-  wire [2:0] \$signature__addr$62 ;
+  wire [2:0] \$signature__addr$60 ;
   wire [15:0] \$signature__data ;
-  wire [135:0] \$signature__data$70 ;
-  wire [31:0] \$signature__data$70.address ;
-  wire [63:0] \$signature__data$70.data ;
-  wire [1:0] \$signature__data$70.dtype ;
-  wire \$signature__data$70.last ;
-  wire [1:0] \$signature__data$70.source ;
-  wire [2:0] \$signature__data$70.tag ;
-  wire [31:0] \$signature__data$70.tile ;
-  wire [1:0] \$signature__data$70.tile.plan ;
-  wire [9:0] \$signature__data$70.tile.slot ;
-  wire \$signature__data$70.tile.tracked ;
-  wire [2:0] \$signature__data$70.tile.wf ;
-  wire [15:0] \$signature__data$70.tile.wg ;
+  wire [135:0] \$signature__data$68 ;
+  wire [31:0] \$signature__data$68.address ;
+  wire [63:0] \$signature__data$68.data ;
+  wire [1:0] \$signature__data$68.dtype ;
+  wire \$signature__data$68.last ;
+  wire [1:0] \$signature__data$68.source ;
+  wire [2:0] \$signature__data$68.tag ;
+  wire [31:0] \$signature__data$68.tile ;
+  wire [1:0] \$signature__data$68.tile.plan ;
+  wire [9:0] \$signature__data$68.tile.slot ;
+  wire \$signature__data$68.tile.tracked ;
+  wire [2:0] \$signature__data$68.tile.wf ;
+  wire [15:0] \$signature__data$68.tile.wg ;
   wire [3:0] \$signature__data.add ;
   wire \$signature__data.duplicate ;
   wire \$signature__data.partial ;
@@ -7480,7 +7476,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   wire \$signature__data.unknown ;
   wire \$signature__data.write ;
   wire \$signature__en ;
-  wire \$signature__en$63 ;
+  wire \$signature__en$61 ;
   output [148:0] access__payload;
   wire [148:0] access__payload;
   wire [3:0] \access__payload.add ;
@@ -7575,7 +7571,6 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   reg [7:0] kept_2 = 8'h00;
   wire [3:0] \kept_2.incoming ;
   wire [3:0] \kept_2.local ;
-  wire last_step;
   wire leaves;
   wire \local ;
   reg [2:0] newer = 3'h0;
@@ -7584,19 +7579,19 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   wire [3:0] own;
   wire pop;
   wire [13:0] read__addr;
-  wire [13:0] \read__addr$23 ;
-  wire [13:0] \read__addr$27 ;
-  wire [13:0] \read__addr$31 ;
+  wire [13:0] \read__addr$21 ;
+  wire [13:0] \read__addr$25 ;
+  wire [13:0] \read__addr$29 ;
   wire [7:0] read__data;
+  wire [7:0] \read__data$82 ;
+  wire [3:0] \read__data$82.incoming ;
+  wire [3:0] \read__data$82.local ;
   wire [7:0] \read__data$84 ;
   wire [3:0] \read__data$84.incoming ;
   wire [3:0] \read__data$84.local ;
   wire [7:0] \read__data$86 ;
   wire [3:0] \read__data$86.incoming ;
   wire [3:0] \read__data$86.local ;
-  wire [7:0] \read__data$88 ;
-  wire [3:0] \read__data$88.incoming ;
-  wire [3:0] \read__data$88.local ;
   wire [3:0] \read__data.incoming ;
   wire [3:0] \read__data.local ;
   reg reported = 1'h0;
@@ -7694,55 +7689,54 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   wire [3:0] updated;
   wire [3:0] valid;
   reg [15:0] walk = 16'h0000;
-  reg walking = 1'h0;
   reg [3:0] whole = 4'h0;
   wire [13:0] write__addr;
-  wire [13:0] \write__addr$20 ;
-  wire [13:0] \write__addr$24 ;
-  wire [13:0] \write__addr$28 ;
-  reg [2:0] \write__addr$46  = 3'h0;
-  reg [2:0] \write__addr$50  = 3'h0;
+  wire [13:0] \write__addr$18 ;
+  wire [13:0] \write__addr$22 ;
+  wire [13:0] \write__addr$26 ;
+  reg [2:0] \write__addr$44  = 3'h0;
+  reg [2:0] \write__addr$48  = 3'h0;
   reg [7:0] write__data = 8'h00;
   (* init = 8'h00 *)
-  wire [7:0] \write__data$21 ;
-  wire [3:0] \write__data$21.incoming ;
-  wire [3:0] \write__data$21.local ;
+  wire [7:0] \write__data$19 ;
+  wire [3:0] \write__data$19.incoming ;
+  wire [3:0] \write__data$19.local ;
   (* init = 8'h00 *)
-  wire [7:0] \write__data$25 ;
-  wire [3:0] \write__data$25.incoming ;
-  wire [3:0] \write__data$25.local ;
+  wire [7:0] \write__data$23 ;
+  wire [3:0] \write__data$23.incoming ;
+  wire [3:0] \write__data$23.local ;
   (* init = 8'h00 *)
-  wire [7:0] \write__data$29 ;
-  wire [3:0] \write__data$29.incoming ;
-  wire [3:0] \write__data$29.local ;
-  wire [135:0] \write__data$49 ;
-  wire [31:0] \write__data$49.address ;
-  wire [63:0] \write__data$49.data ;
-  wire [1:0] \write__data$49.dtype ;
-  wire \write__data$49.last ;
-  wire [1:0] \write__data$49.source ;
-  wire [2:0] \write__data$49.tag ;
-  wire [31:0] \write__data$49.tile ;
-  wire [1:0] \write__data$49.tile.plan ;
-  wire [9:0] \write__data$49.tile.slot ;
-  wire \write__data$49.tile.tracked ;
-  wire [2:0] \write__data$49.tile.wf ;
-  wire [15:0] \write__data$49.tile.wg ;
-  wire [15:0] \write__data$53 ;
-  wire [3:0] \write__data$53.add ;
-  wire \write__data$53.duplicate ;
-  wire \write__data$53.partial ;
-  wire [7:0] \write__data$53.strobe ;
-  wire \write__data$53.unknown ;
-  wire \write__data$53.write ;
+  wire [7:0] \write__data$27 ;
+  wire [3:0] \write__data$27.incoming ;
+  wire [3:0] \write__data$27.local ;
+  wire [135:0] \write__data$47 ;
+  wire [31:0] \write__data$47.address ;
+  wire [63:0] \write__data$47.data ;
+  wire [1:0] \write__data$47.dtype ;
+  wire \write__data$47.last ;
+  wire [1:0] \write__data$47.source ;
+  wire [2:0] \write__data$47.tag ;
+  wire [31:0] \write__data$47.tile ;
+  wire [1:0] \write__data$47.tile.plan ;
+  wire [9:0] \write__data$47.tile.slot ;
+  wire \write__data$47.tile.tracked ;
+  wire [2:0] \write__data$47.tile.wf ;
+  wire [15:0] \write__data$47.tile.wg ;
+  wire [15:0] \write__data$51 ;
+  wire [3:0] \write__data$51.add ;
+  wire \write__data$51.duplicate ;
+  wire \write__data$51.partial ;
+  wire [7:0] \write__data$51.strobe ;
+  wire \write__data$51.unknown ;
+  wire \write__data$51.write ;
   wire [3:0] \write__data.incoming ;
   wire [3:0] \write__data.local ;
   wire write__en;
-  wire \write__en$22 ;
-  wire \write__en$26 ;
-  wire \write__en$30 ;
-  wire \write__en$48 ;
-  wire \write__en$52 ;
+  wire \write__en$20 ;
+  wire \write__en$24 ;
+  wire \write__en$28 ;
+  wire \write__en$46 ;
+  wire \write__en$50 ;
   wire [5:0] writes;
   (* no_rw_check = 32'd1 *)
   reg [7:0] map_0 [16383:0];
@@ -7769,7 +7763,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   initial for (map_1_word = 0; map_1_word <= 16383; map_1_word = map_1_word + 1) map_1 [map_1_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$22 )
+    if (\write__en$20 )
       map_1[index_4[13:0]] <= write__data;
   end
   reg [7:0] _1_;
@@ -7779,7 +7773,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   always @(posedge clk) begin
     _1_ <= map_1[stage_0[29:16]];
   end
-  assign \read__data$84  = _1_;
+  assign \read__data$82  = _1_;
   (* no_rw_check = 32'd1 *)
   reg [7:0] map_2 [16383:0];
 `ifndef SYNTHESIS
@@ -7787,7 +7781,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   initial for (map_2_word = 0; map_2_word <= 16383; map_2_word = map_2_word + 1) map_2 [map_2_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$26 )
+    if (\write__en$24 )
       map_2[index_4[13:0]] <= write__data;
   end
   reg [7:0] _2_;
@@ -7797,7 +7791,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   always @(posedge clk) begin
     _2_ <= map_2[stage_0[29:16]];
   end
-  assign \read__data$86  = _2_;
+  assign \read__data$84  = _2_;
   (* no_rw_check = 32'd1 *)
   reg [7:0] map_3 [16383:0];
 `ifndef SYNTHESIS
@@ -7805,7 +7799,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   initial for (map_3_word = 0; map_3_word <= 16383; map_3_word = map_3_word + 1) map_3 [map_3_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\write__en$30 )
+    if (\write__en$28 )
       map_3[index_4[13:0]] <= write__data;
   end
   reg [7:0] _3_;
@@ -7815,7 +7809,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   always @(posedge clk) begin
     _3_ <= map_3[stage_0[29:16]];
   end
-  assign \read__data$88  = _3_;
+  assign \read__data$86  = _3_;
   reg [135:0] rests [7:0];
 `ifndef SYNTHESIS
   integer rests_word;
@@ -7823,7 +7817,7 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
 `endif
   always @(posedge clk) begin
     if (enters)
-      rests[\write__addr$46 ] <= \write__data$49 ;
+      rests[\write__addr$44 ] <= \write__data$47 ;
   end
   reg [135:0] _4_;
 `ifndef SYNTHESIS
@@ -7834,15 +7828,15 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
       _4_ <= rests[\$signature__addr ];
     end
   end
-  assign \$signature__data$70  = _4_;
+  assign \$signature__data$68  = _4_;
   reg [15:0] results [7:0];
 `ifndef SYNTHESIS
   integer results_word;
   initial for (results_word = 0; results_word <= 7; results_word = results_word + 1) results [results_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\$208 [2])
-      results[\write__addr$50 ] <= result;
+    if (\$205 [2])
+      results[\write__addr$48 ] <= result;
   end
   reg [15:0] _5_;
 `ifndef SYNTHESIS
@@ -7857,294 +7851,288 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   assign \$1  = ~ clears_turn;
   assign request__ready = room & \$1 ;
   assign enters = request__valid & request__ready;
-  assign \$2  = walk == clear__payload[88:73];
-  assign last_step = clears_turn & \$2 ;
-  assign \$3  = | request__payload[1:0];
-  assign \$4  = request__payload[1:0] == 2'h2;
-  assign \$5  = ! request__payload[3:2];
-  assign \$6  = request__payload[3:2] == 1'h1;
-  assign \$7  = request__payload[3:2] == 2'h2;
-  assign \$8  = request__payload[3:2] == 2'h3;
-  assign \$9  = | { \$8 , \$7 , \$6 , \$5  };
-  assign \$10  = ! request__payload[3:2];
-  assign \$11  = request__payload[3:2] == 1'h1;
-  assign \$12  = | { \$11 , \$10  };
-  assign \$13  = clears_turn ? walk : request__payload[132:117];
-  assign \$14  = enters & stage_0[2];
-  assign \$15  = \$14  & request__payload[114];
-  assign \$16  = clears_turn | \$15 ;
-  assign \$17  = ! index_4[15:14];
-  assign write__en = \$210 [3] & \$17 ;
-  assign \$18  = index_4[15:14] == 1'h1;
-  assign \write__en$22  = \$210 [3] & \$18 ;
-  assign \$19  = index_4[15:14] == 2'h2;
-  assign \write__en$26  = \$210 [3] & \$19 ;
-  assign \$20  = index_4[15:14] == 2'h3;
-  assign \write__en$30  = \$210 [3] & \$20 ;
+  assign \$2  = | request__payload[1:0];
+  assign \$3  = request__payload[1:0] == 2'h2;
+  assign \$4  = ! request__payload[3:2];
+  assign \$5  = request__payload[3:2] == 1'h1;
+  assign \$6  = request__payload[3:2] == 2'h2;
+  assign \$7  = request__payload[3:2] == 2'h3;
+  assign \$8  = | { \$7 , \$6 , \$5 , \$4  };
+  assign \$9  = ! request__payload[3:2];
+  assign \$10  = request__payload[3:2] == 1'h1;
+  assign \$11  = | { \$10 , \$9  };
+  assign \$12  = clears_turn ? walk : request__payload[132:117];
+  assign \$13  = enters & stage_0[2];
+  assign \$14  = \$13  & request__payload[114];
+  assign \$15  = clears_turn | \$14 ;
+  assign \$16  = ! index_4[15:14];
+  assign write__en = \$207 [3] & \$16 ;
+  assign \$17  = index_4[15:14] == 1'h1;
+  assign \write__en$20  = \$207 [3] & \$17 ;
+  assign \$18  = index_4[15:14] == 2'h2;
+  assign \write__en$24  = \$207 [3] & \$18 ;
+  assign \$19  = index_4[15:14] == 2'h3;
+  assign \write__en$28  = \$207 [3] & \$19 ;
   assign found = newest ? write__data : entry;
   assign \local  = ! stage_3[15];
-  assign \$21  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$22  = \$21  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$23  = ~ \$22 ;
-  assign \$24  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$25  = \$24  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$26  = ~ \$25 ;
-  assign \$27  = \$26 [1] & stage_3[4];
-  assign \$28  = \$23 [0] | \$27 ;
-  assign \$29  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$30  = \$29  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$31  = ~ \$30 ;
-  assign \$32  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$33  = \$32  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$34  = ~ \$33 ;
-  assign \$35  = \$34 [0] & stage_3[4];
-  assign \$36  = \$31 [1] | \$35 ;
-  assign \$37  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$38  = \$37  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$39  = ~ \$38 ;
-  assign \$40  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$41  = \$40  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$42  = ~ \$41 ;
-  assign \$43  = \$42 [3] & stage_3[4];
-  assign \$44  = \$39 [2] | \$43 ;
-  assign \$45  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$46  = \$45  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$47  = ~ \$46 ;
-  assign \$48  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$49  = \$48  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$50  = ~ \$49 ;
-  assign \$51  = \$50 [2] & stage_3[4];
-  assign \$52  = \$47 [3] | \$51 ;
-  assign \$53  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$54  = \$53  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$55  = ~ \$54 ;
-  assign \$56  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$57  = \$56  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$58  = ~ \$57 ;
-  assign \$59  = \$58 [1] & stage_3[4];
-  assign \$60  = \$55 [0] | \$59 ;
-  assign \$61  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$62  = \$61  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$63  = ~ \$62 ;
-  assign \$64  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$65  = \$64  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$66  = ~ \$65 ;
-  assign \$67  = \$66 [0] & stage_3[4];
-  assign \$68  = \$63 [1] | \$67 ;
-  assign \$69  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$70  = \$69  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$71  = ~ \$70 ;
-  assign \$72  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$73  = \$72  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$74  = ~ \$73 ;
-  assign \$75  = \$74 [3] & stage_3[4];
-  assign \$76  = \$71 [2] | \$75 ;
-  assign \$77  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$78  = \$77  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$79  = ~ \$78 ;
-  assign \$80  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$81  = \$80  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$82  = ~ \$81 ;
-  assign \$83  = \$82 [2] & stage_3[4];
-  assign \$84  = \$79 [3] | \$83 ;
-  assign \$85  = whole & { \$52 , \$44 , \$36 , \$28  };
+  assign \$20  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$21  = \$20  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$22  = ~ \$21 ;
+  assign \$23  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$24  = \$23  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$25  = ~ \$24 ;
+  assign \$26  = \$25 [1] & stage_3[4];
+  assign \$27  = \$22 [0] | \$26 ;
+  assign \$28  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$29  = \$28  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$30  = ~ \$29 ;
+  assign \$31  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$32  = \$31  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$33  = ~ \$32 ;
+  assign \$34  = \$33 [0] & stage_3[4];
+  assign \$35  = \$30 [1] | \$34 ;
+  assign \$36  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$37  = \$36  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$38  = ~ \$37 ;
+  assign \$39  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$40  = \$39  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$41  = ~ \$40 ;
+  assign \$42  = \$41 [3] & stage_3[4];
+  assign \$43  = \$38 [2] | \$42 ;
+  assign \$44  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$45  = \$44  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$46  = ~ \$45 ;
+  assign \$47  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$48  = \$47  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$49  = ~ \$48 ;
+  assign \$50  = \$49 [2] & stage_3[4];
+  assign \$51  = \$46 [3] | \$50 ;
+  assign \$52  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$53  = \$52  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$54  = ~ \$53 ;
+  assign \$55  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$56  = \$55  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$57  = ~ \$56 ;
+  assign \$58  = \$57 [1] & stage_3[4];
+  assign \$59  = \$54 [0] | \$58 ;
+  assign \$60  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$61  = \$60  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$62  = ~ \$61 ;
+  assign \$63  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$64  = \$63  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$65  = ~ \$64 ;
+  assign \$66  = \$65 [0] & stage_3[4];
+  assign \$67  = \$62 [1] | \$66 ;
+  assign \$68  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$69  = \$68  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$70  = ~ \$69 ;
+  assign \$71  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$72  = \$71  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$73  = ~ \$72 ;
+  assign \$74  = \$73 [3] & stage_3[4];
+  assign \$75  = \$70 [2] | \$74 ;
+  assign \$76  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$77  = \$76  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$78  = ~ \$77 ;
+  assign \$79  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$80  = \$79  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$81  = ~ \$80 ;
+  assign \$82  = \$81 [2] & stage_3[4];
+  assign \$83  = \$78 [3] | \$82 ;
+  assign \$84  = whole & { \$51 , \$43 , \$35 , \$27  };
+  assign \$85  = stage_3[2] & stage_3[13];
   assign \$86  = stage_3[2] & stage_3[13];
   assign \$87  = stage_3[2] & stage_3[13];
   assign \$88  = stage_3[2] & stage_3[13];
-  assign \$89  = stage_3[2] & stage_3[13];
-  assign duplicate = \$85  & { \$89 , \$88 , \$87 , \$86  };
-  assign \$90  = ~ duplicate;
-  assign \$91  = whole & \$90 ;
-  assign active = \$91  & { stage_3[3], stage_3[3], stage_3[3], stage_3[3] };
-  assign \$92  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$93  = ~ active;
-  assign \$94  = \$92  & \$93 ;
-  assign \$95  = { stage_3[14], stage_3[14], stage_3[14], stage_3[14] } & active;
-  assign updated = \$94  | \$95 ;
-  assign \$96  = stage_3[15] ? found[3:0] : updated;
-  assign \$97  = stage_3[15] ? updated : found[7:4];
+  assign duplicate = \$84  & { \$88 , \$87 , \$86 , \$85  };
+  assign \$89  = ~ duplicate;
+  assign \$90  = whole & \$89 ;
+  assign active = \$90  & { stage_3[3], stage_3[3], stage_3[3], stage_3[3] };
+  assign \$91  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$92  = ~ active;
+  assign \$93  = \$91  & \$92 ;
+  assign \$94  = { stage_3[14], stage_3[14], stage_3[14], stage_3[14] } & active;
+  assign updated = \$93  | \$94 ;
+  assign \$95  = stage_3[15] ? found[3:0] : updated;
+  assign \$96  = stage_3[15] ? updated : found[7:4];
+  assign \$97  = stage_3[2] & stage_3[13];
   assign \$98  = stage_3[2] & stage_3[13];
   assign \$99  = stage_3[2] & stage_3[13];
   assign \$100  = stage_3[2] & stage_3[13];
-  assign \$101  = stage_3[2] & stage_3[13];
-  assign \$102  = ~ { \$101 , \$100 , \$99 , \$98  };
-  assign \$103  = { \$84 , \$76 , \$68 , \$60  } | \$102 ;
-  assign \$104  = active & \$103 ;
-  assign \$105  = stage_3[2] ? \$104  : 4'h0;
-  assign \$106  = stage_3[2] ? { active[3], active[3:2], active[2:1], active[1:0], active[0] } : stage_3[12:5];
-  assign \$107  = ~ stage_3[3];
-  assign \$108  = stage_3[2] & \$107 ;
-  assign \$109  = stage_3[2] & stage_3[3];
-  assign \$110  = ~ whole;
-  assign \$111  = strobed & \$110 ;
-  assign \$112  = | \$111 ;
-  assign \$113  = \$109  & \$112 ;
-  assign \$114  = stage_3[2] & stage_3[3];
-  assign \$115  = | duplicate;
-  assign \$116  = \$114  & \$115 ;
-  assign \$117  = ~ held;
-  assign take = \$117  | leaves;
+  assign \$101  = ~ { \$100 , \$99 , \$98 , \$97  };
+  assign \$102  = { \$83 , \$75 , \$67 , \$59  } | \$101 ;
+  assign \$103  = active & \$102 ;
+  assign \$104  = stage_3[2] ? \$103  : 4'h0;
+  assign \$105  = stage_3[2] ? { active[3], active[3:2], active[2:1], active[1:0], active[0] } : stage_3[12:5];
+  assign \$106  = ~ stage_3[3];
+  assign \$107  = stage_3[2] & \$106 ;
+  assign \$108  = stage_3[2] & stage_3[3];
+  assign \$109  = ~ whole;
+  assign \$110  = strobed & \$109 ;
+  assign \$111  = | \$110 ;
+  assign \$112  = \$108  & \$111 ;
+  assign \$113  = stage_3[2] & stage_3[3];
+  assign \$114  = | duplicate;
+  assign \$115  = \$113  & \$114 ;
+  assign \$116  = ~ held;
+  assign take = \$116  | leaves;
   assign pop = take & there;
-  assign \$118  = held & \$signature__data [14];
-  assign \$119  = \$118  & \$signature__data [15];
-  assign \$120  = ~ reported;
-  assign again = \$119  & \$120 ;
-  assign \$121  = ~ again;
-  assign access__valid = held & \$121 ;
+  assign \$117  = held & \$signature__data [14];
+  assign \$118  = \$117  & \$signature__data [15];
+  assign \$119  = ~ reported;
+  assign again = \$118  & \$119 ;
+  assign \$120  = ~ again;
+  assign access__valid = held & \$120 ;
   assign leaves = access__valid & access__ready;
-  assign \$122  = ! clear_state_state;
-  assign \$123  = clear_state_state == 1'h1;
-  assign \$124  = clear_state_state == 2'h2;
-  assign \$125  = under_way + enters;
-  assign \$126  = \$125  - leaves;
-  assign \$127  = under_way < 3'h7;
-  assign \$128  = \$127  | leaves;
-  assign \$129  = ~ enters;
-  assign \$130  = room & \$129 ;
-  assign \$131  = \$128  | \$130 ;
-  assign \$132  = ~ last_step;
-  assign \$133  = walking & \$132 ;
-  assign \$134  = clears_turn & request__valid;
-  assign \$135  = ~ \$134 ;
-  assign \$136  = \$133  & \$135 ;
-  assign \$137  = walk + 1'h1;
-  assign \$138  = stage_3[31:16] == stage_2[31:16];
-  assign \$139  = \$210 [2] & \$138 ;
-  assign \$140  = stage_3[31:16] == stage_1[31:16];
-  assign \$141  = \$210 [2] & \$140 ;
-  assign \$142  = index_4 == stage_1[31:16];
-  assign \$143  = \$210 [3] & \$142 ;
-  assign \$144  = index_5 == stage_1[31:16];
-  assign \$145  = \$210 [4] & \$144 ;
-  assign \$146  = ! stage_2[31:30];
-  assign \$147  = stage_2[31:30] == 1'h1;
-  assign \$148  = stage_2[31:30] == 2'h2;
-  assign \$149  = stage_2[31:30] == 2'h3;
-  assign \$150  = | stage_2[6:5];
+  assign \$121  = ! clear_state_state;
+  assign \$122  = clear_state_state == 1'h1;
+  assign \$123  = clear_state_state == 2'h2;
+  assign \$124  = under_way + enters;
+  assign \$125  = \$124  - leaves;
+  assign \$126  = under_way < 3'h7;
+  assign \$127  = \$126  | leaves;
+  assign \$128  = ~ enters;
+  assign \$129  = room & \$128 ;
+  assign \$130  = \$127  | \$129 ;
+  assign \$131  = clears_turn & request__valid;
+  assign \$132  = ~ \$131 ;
+  assign \$133  = walk + 1'h1;
+  assign \$134  = walk == clear__payload[88:73];
+  assign \$135  = stage_3[31:16] == stage_2[31:16];
+  assign \$136  = \$207 [2] & \$135 ;
+  assign \$137  = stage_3[31:16] == stage_1[31:16];
+  assign \$138  = \$207 [2] & \$137 ;
+  assign \$139  = index_4 == stage_1[31:16];
+  assign \$140  = \$207 [3] & \$139 ;
+  assign \$141  = index_5 == stage_1[31:16];
+  assign \$142  = \$207 [4] & \$141 ;
+  assign \$143  = ! stage_2[31:30];
+  assign \$144  = stage_2[31:30] == 1'h1;
+  assign \$145  = stage_2[31:30] == 2'h2;
+  assign \$146  = stage_2[31:30] == 2'h3;
+  assign \$147  = | stage_2[6:5];
+  assign \$148  = | stage_2[8:7];
+  assign \$149  = \$148  & stage_2[4];
+  assign \$150  = \$147  | \$149 ;
   assign \$151  = | stage_2[8:7];
-  assign \$152  = \$151  & stage_2[4];
-  assign \$153  = \$150  | \$152 ;
-  assign \$154  = | stage_2[8:7];
-  assign \$155  = | stage_2[6:5];
-  assign \$156  = \$155  & stage_2[4];
-  assign \$157  = \$154  | \$156 ;
-  assign \$158  = | stage_2[10:9];
+  assign \$152  = | stage_2[6:5];
+  assign \$153  = \$152  & stage_2[4];
+  assign \$154  = \$151  | \$153 ;
+  assign \$155  = | stage_2[10:9];
+  assign \$156  = | stage_2[12:11];
+  assign \$157  = \$156  & stage_2[4];
+  assign \$158  = \$155  | \$157 ;
   assign \$159  = | stage_2[12:11];
-  assign \$160  = \$159  & stage_2[4];
-  assign \$161  = \$158  | \$160 ;
-  assign \$162  = | stage_2[12:11];
-  assign \$163  = | stage_2[10:9];
-  assign \$164  = \$163  & stage_2[4];
-  assign \$165  = \$162  | \$164 ;
-  assign \$166  = & stage_2[6:5];
-  assign \$167  = ~ \$166 ;
-  assign \$168  = & stage_2[8:7];
-  assign \$169  = ~ \$168 ;
-  assign \$170  = \$169  & stage_2[4];
-  assign \$171  = \$167  | \$170 ;
-  assign \$172  = & stage_2[8:7];
-  assign \$173  = ~ \$172 ;
-  assign \$174  = & stage_2[6:5];
-  assign \$175  = ~ \$174 ;
-  assign \$176  = \$175  & stage_2[4];
-  assign \$177  = \$173  | \$176 ;
-  assign \$178  = & stage_2[10:9];
-  assign \$179  = ~ \$178 ;
-  assign \$180  = & stage_2[12:11];
-  assign \$181  = ~ \$180 ;
-  assign \$182  = \$181  & stage_2[4];
-  assign \$183  = \$179  | \$182 ;
-  assign \$184  = & stage_2[12:11];
-  assign \$185  = ~ \$184 ;
-  assign \$186  = & stage_2[10:9];
-  assign \$187  = ~ \$186 ;
-  assign \$188  = \$187  & stage_2[4];
-  assign \$189  = \$185  | \$188 ;
-  assign \$190  = ~ { \$189 , \$183 , \$177 , \$171  };
-  assign \$191  = \write__addr$46  + enters;
-  assign \$192  = \write__addr$50  + \$208 [2];
-  assign \$193  = count + \$208 [2];
-  assign \$194  = \$193  - pop;
-  assign \$195  = count > 1'h1;
-  assign \$196  = \$208 [2] | \$195 ;
-  assign \$197  = ~ pop;
-  assign \$198  = there & \$197 ;
-  assign \$199  = \$196  | \$198 ;
-  assign \$200  = \$signature__addr  + pop;
-  assign \$201  = \$signature__data [13] | \$signature__data [14];
-  assign \$202  = \$201  | \$signature__data [15];
-  assign \$203  = leaves & \$202 ;
-  assign \$204  = again | \$203 ;
-  assign \$205  = ~ reported;
-  assign \$206  = \$signature__data [14] & \$205 ;
+  assign \$160  = | stage_2[10:9];
+  assign \$161  = \$160  & stage_2[4];
+  assign \$162  = \$159  | \$161 ;
+  assign \$163  = & stage_2[6:5];
+  assign \$164  = ~ \$163 ;
+  assign \$165  = & stage_2[8:7];
+  assign \$166  = ~ \$165 ;
+  assign \$167  = \$166  & stage_2[4];
+  assign \$168  = \$164  | \$167 ;
+  assign \$169  = & stage_2[8:7];
+  assign \$170  = ~ \$169 ;
+  assign \$171  = & stage_2[6:5];
+  assign \$172  = ~ \$171 ;
+  assign \$173  = \$172  & stage_2[4];
+  assign \$174  = \$170  | \$173 ;
+  assign \$175  = & stage_2[10:9];
+  assign \$176  = ~ \$175 ;
+  assign \$177  = & stage_2[12:11];
+  assign \$178  = ~ \$177 ;
+  assign \$179  = \$178  & stage_2[4];
+  assign \$180  = \$176  | \$179 ;
+  assign \$181  = & stage_2[12:11];
+  assign \$182  = ~ \$181 ;
+  assign \$183  = & stage_2[10:9];
+  assign \$184  = ~ \$183 ;
+  assign \$185  = \$184  & stage_2[4];
+  assign \$186  = \$182  | \$185 ;
+  assign \$187  = ~ { \$186 , \$180 , \$174 , \$168  };
+  assign \$188  = \write__addr$44  + enters;
+  assign \$189  = \write__addr$48  + \$205 [2];
+  assign \$190  = count + \$205 [2];
+  assign \$191  = \$190  - pop;
+  assign \$192  = count > 1'h1;
+  assign \$193  = \$205 [2] | \$192 ;
+  assign \$194  = ~ pop;
+  assign \$195  = there & \$194 ;
+  assign \$196  = \$193  | \$195 ;
+  assign \$197  = \$signature__addr  + pop;
+  assign \$198  = \$signature__data [13] | \$signature__data [14];
+  assign \$199  = \$198  | \$signature__data [15];
+  assign \$200  = leaves & \$199 ;
+  assign \$201  = again | \$200 ;
+  assign \$202  = ~ reported;
+  assign \$203  = \$signature__data [14] & \$202 ;
   always @(posedge clk)
-    \$208  <= \$207 ;
+    \$205  <= \$204 ;
   always @(posedge clk)
-    \$210  <= \$209 ;
+    \$207  <= \$206 ;
   always @(posedge clk)
-    under_way <= \$211 ;
+    under_way <= \$208 ;
   always @(posedge clk)
-    room <= \$212 ;
+    room <= \$209 ;
   always @(posedge clk)
-    clears_turn <= \$213 ;
+    walk <= \$210 ;
   always @(posedge clk)
-    walk <= \$214 ;
+    clears_turn <= \$211 ;
   always @(posedge clk)
-    walking <= \$215 ;
+    clear_state_state <= \$212 ;
   always @(posedge clk)
-    clear_state_state <= \$216 ;
+    stage_1 <= \$213 ;
   always @(posedge clk)
-    stage_1 <= \$217 ;
+    stage_2 <= \$214 ;
   always @(posedge clk)
-    stage_2 <= \$218 ;
+    stage_3 <= \$215 ;
   always @(posedge clk)
-    stage_3 <= \$219 ;
+    index_4 <= \$216 ;
   always @(posedge clk)
-    index_4 <= \$220 ;
+    index_5 <= \$217 ;
   always @(posedge clk)
-    index_5 <= \$221 ;
+    write__data <= \$218 ;
   always @(posedge clk)
-    write__data <= \$222 ;
+    kept_1 <= \$219 ;
   always @(posedge clk)
-    kept_1 <= \$223 ;
+    kept_2 <= \$220 ;
   always @(posedge clk)
-    kept_2 <= \$224 ;
+    answer_0 <= \$221 ;
   always @(posedge clk)
-    answer_0 <= \$225 ;
+    answer_1 <= \$222 ;
   always @(posedge clk)
-    answer_1 <= \$226 ;
+    answer_2 <= \$223 ;
   always @(posedge clk)
-    answer_2 <= \$227 ;
+    answer_3 <= \$224 ;
   always @(posedge clk)
-    answer_3 <= \$228 ;
+    newest <= \$225 ;
   always @(posedge clk)
-    newest <= \$229 ;
+    newer <= \$226 ;
   always @(posedge clk)
-    newer <= \$230 ;
+    entry <= \$227 ;
   always @(posedge clk)
-    entry <= \$231 ;
+    strobed <= \$228 ;
   always @(posedge clk)
-    strobed <= \$232 ;
+    whole <= \$229 ;
   always @(posedge clk)
-    whole <= \$233 ;
+    \write__addr$44  <= \$230 ;
   always @(posedge clk)
-    \write__addr$46  <= \$234 ;
+    \write__addr$48  <= \$231 ;
   always @(posedge clk)
-    \write__addr$50  <= \$235 ;
+    count <= \$232 ;
   always @(posedge clk)
-    count <= \$236 ;
+    there <= \$233 ;
   always @(posedge clk)
-    there <= \$237 ;
+    \$signature__addr  <= \$234 ;
   always @(posedge clk)
-    \$signature__addr  <= \$238 ;
+    held <= \$235 ;
   always @(posedge clk)
-    held <= \$239 ;
+    reported <= \$236 ;
   always @(posedge clk)
-    reported <= \$240 ;
+    error__valid <= \$237 ;
   always @(posedge clk)
-    error__valid <= \$241 ;
-  always @(posedge clk)
-    error__payload <= \$242 ;
+    error__payload <= \$238 ;
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     clear__ready = 1'h0;
@@ -8159,369 +8147,351 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$207  = { \$208 [1:0], enters };
+    \$204  = { \$205 [1:0], enters };
     if (rst) begin
-      \$207  = 3'h0;
+      \$204  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$209  = { \$210 [3:0], \$16  };
+    \$206  = { \$207 [3:0], \$15  };
     if (rst) begin
-      \$209  = 5'h00;
+      \$206  = 5'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    after[3:0] = \$96 ;
-    after[7:4] = \$97 ;
+    after[3:0] = \$95 ;
+    after[7:4] = \$96 ;
     if (stage_3[0]) begin
       after = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$211  = \$126 [3:0];
+    \$208  = \$125 [3:0];
     if (rst) begin
-      \$211  = 4'h0;
+      \$208  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$212  = \$131 ;
+    \$209  = \$130 ;
     if (rst) begin
-      \$212  = 1'h1;
+      \$209  = 1'h1;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$213  = \$136 ;
+    \$210  = walk;
     casez (clear_state_state)
       2'h0:
-          if (clear__valid) begin
-            if (clear__payload[56]) begin
-              \$213  = 1'h1;
-            end
-          end
-    endcase
-    if (rst) begin
-      \$213  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$214  = walk;
-    casez (clear_state_state)
-      2'h0:
-          \$214  = clear__payload[72:57];
+          \$210  = clear__payload[72:57];
       2'h1:
           if (clears_turn) begin
-            \$214  = \$137 [15:0];
+            \$210  = \$133 [15:0];
           end
     endcase
     if (rst) begin
-      \$214  = 16'h0000;
+      \$210  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$215  = walking;
+    \$211  = clears_turn;
     casez (clear_state_state)
       2'h0:
           if (clear__valid) begin
             if (clear__payload[56]) begin
-              \$215  = 1'h1;
+              \$211  = 1'h1;
             end
           end
       2'h1:
-          if (last_step) begin
-            \$215  = 1'h0;
+        begin
+          \$211  = \$132 ;
+          if (clears_turn) begin
+            if (\$134 ) begin
+              \$211  = 1'h0;
+            end
           end
+        end
     endcase
     if (rst) begin
-      \$215  = 1'h0;
+      \$211  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$216  = clear_state_state;
+    \$212  = clear_state_state;
     casez (clear_state_state)
       2'h0:
           if (clear__valid) begin
             (* full_case = 32'd1 *)
             if (clear__payload[56]) begin
-              \$216  = 2'h1;
+              \$212  = 2'h1;
             end else begin
-              \$216  = 2'h2;
+              \$212  = 2'h2;
             end
           end
       2'h1:
-          if (last_step) begin
-            \$216  = 2'h2;
+          if (clears_turn) begin
+            if (\$134 ) begin
+              \$212  = 2'h2;
+            end
           end
       2'h2:
-          \$216  = 2'h0;
+          \$212  = 2'h0;
     endcase
     if (rst) begin
-      \$216  = 2'h0;
+      \$212  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$217  = stage_0;
+    \$213  = stage_0;
     if (rst) begin
-      \$217  = 32'd0;
+      \$213  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$218  = stage_1;
+    \$214  = stage_1;
     if (rst) begin
-      \$218  = 32'd0;
+      \$214  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$219  = stage_2;
+    \$215  = stage_2;
     if (rst) begin
-      \$219  = 32'd0;
+      \$215  = 32'd0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$220  = stage_3[31:16];
+    \$216  = stage_3[31:16];
     if (rst) begin
-      \$220  = 16'h0000;
+      \$216  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$221  = index_4;
+    \$217  = index_4;
     if (rst) begin
-      \$221  = 16'h0000;
+      \$217  = 16'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$222  = after;
+    \$218  = after;
+    if (rst) begin
+      \$218  = 8'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$219  = write__data;
+    if (rst) begin
+      \$219  = 8'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$220  = kept_1;
+    if (rst) begin
+      \$220  = 8'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$221  = read__data;
+    if (rst) begin
+      \$221  = 8'h00;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$222  = \read__data$82 ;
     if (rst) begin
       \$222  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$223  = write__data;
+    \$223  = \read__data$84 ;
     if (rst) begin
       \$223  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$224  = kept_1;
+    \$224  = \read__data$86 ;
     if (rst) begin
       \$224  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$225  = read__data;
+    \$225  = \$136 ;
     if (rst) begin
-      \$225  = 8'h00;
+      \$225  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$226  = \read__data$84 ;
+    \$226  = { \$142 , \$140 , \$138  };
     if (rst) begin
-      \$226  = 8'h00;
+      \$226  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$227  = \read__data$86 ;
+    \$227  = entry;
+    (* full_case = 32'd1 *)
+    if (newer[0]) begin
+      \$227  = write__data;
+    end else if (newer[1]) begin
+      \$227  = kept_1;
+    end else if (newer[2]) begin
+      \$227  = kept_2;
+    end else begin
+      if (\$143 ) begin
+        \$227  = answer_0;
+      end
+      if (\$144 ) begin
+        \$227  = answer_1;
+      end
+      if (\$145 ) begin
+        \$227  = answer_2;
+      end
+      if (\$146 ) begin
+        \$227  = answer_3;
+      end
+    end
     if (rst) begin
       \$227  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$228  = \read__data$88 ;
+    \$228  = { \$162 , \$158 , \$154 , \$150  };
     if (rst) begin
-      \$228  = 8'h00;
+      \$228  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$229  = \$139 ;
+    \$229  = \$187 ;
     if (rst) begin
-      \$229  = 1'h0;
+      \$229  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$230  = { \$145 , \$143 , \$141  };
+    \$230  = \$188 [2:0];
     if (rst) begin
       \$230  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$231  = entry;
-    (* full_case = 32'd1 *)
-    if (newer[0]) begin
-      \$231  = write__data;
-    end else if (newer[1]) begin
-      \$231  = kept_1;
-    end else if (newer[2]) begin
-      \$231  = kept_2;
-    end else begin
-      if (\$146 ) begin
-        \$231  = answer_0;
-      end
-      if (\$147 ) begin
-        \$231  = answer_1;
-      end
-      if (\$148 ) begin
-        \$231  = answer_2;
-      end
-      if (\$149 ) begin
-        \$231  = answer_3;
-      end
-    end
+    \$231  = \$189 [2:0];
     if (rst) begin
-      \$231  = 8'h00;
+      \$231  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$232  = { \$165 , \$161 , \$157 , \$153  };
+    \$232  = \$191 [3:0];
     if (rst) begin
       \$232  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$233  = \$190 ;
+    \$233  = \$196 ;
     if (rst) begin
-      \$233  = 4'h0;
+      \$233  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$234  = \$191 [2:0];
+    \$234  = \$197 [2:0];
     if (rst) begin
       \$234  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$235  = \$192 [2:0];
+    \$235  = held;
+    if (take) begin
+      \$235  = there;
+    end
     if (rst) begin
-      \$235  = 3'h0;
+      \$235  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$236  = \$194 [3:0];
+    \$236  = reported;
+    if (again) begin
+      \$236  = 1'h1;
+    end
+    if (leaves) begin
+      \$236  = 1'h0;
+    end
     if (rst) begin
-      \$236  = 4'h0;
+      \$236  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$237  = \$199 ;
+    \$237  = \$201 ;
     if (rst) begin
       \$237  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$238  = \$200 [2:0];
-    if (rst) begin
-      \$238  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$239  = held;
-    if (take) begin
-      \$239  = there;
-    end
-    if (rst) begin
-      \$239  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$240  = reported;
-    if (again) begin
-      \$240  = 1'h1;
-    end
-    if (leaves) begin
-      \$240  = 1'h0;
-    end
-    if (rst) begin
-      \$240  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$241  = \$204 ;
-    if (rst) begin
-      \$241  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$242 [35:4] = access__payload[44:13];
-    \$242 [67:36] = access__payload[148:117];
+    \$238 [35:4] = access__payload[44:13];
+    \$238 [67:36] = access__payload[148:117];
     (* full_case = 32'd1 *)
     if (\$signature__data [13]) begin
-      \$242 [3:0] = 4'hd;
-    end else if (\$206 ) begin
-      \$242 [3:0] = 4'h6;
+      \$238 [3:0] = 4'hd;
+    end else if (\$203 ) begin
+      \$238 [3:0] = 4'h6;
     end else begin
-      \$242 [3:0] = 4'h4;
+      \$238 [3:0] = 4'h4;
     end
     if (rst) begin
-      \$242  = 68'h00000000000000000;
+      \$238  = 68'h00000000000000000;
     end
   end
-  assign valid = { \$208 , enters };
-  assign writes = { \$210 , \$16  };
+  assign valid = { \$205 , enters };
+  assign writes = { \$207 , \$15  };
   assign write__addr = index_4[13:0];
   assign kept_0 = write__data;
   assign read__addr = stage_0[29:16];
-  assign \write__addr$20  = index_4[13:0];
-  assign \write__data$21  = write__data;
-  assign \read__addr$23  = stage_0[29:16];
-  assign \write__addr$24  = index_4[13:0];
-  assign \write__data$25  = write__data;
-  assign \read__addr$27  = stage_0[29:16];
-  assign \write__addr$28  = index_4[13:0];
-  assign \write__data$29  = write__data;
-  assign \read__addr$31  = stage_0[29:16];
-  assign own = { \$52 , \$44 , \$36 , \$28  };
-  assign other = { \$84 , \$76 , \$68 , \$60  };
-  assign rests_at = \write__addr$46 ;
-  assign \write__en$48  = enters;
-  assign results_at = \write__addr$50 ;
-  assign \write__en$52  = \$208 [2];
-  assign \write__data$53  = result;
+  assign \write__addr$18  = index_4[13:0];
+  assign \write__data$19  = write__data;
+  assign \read__addr$21  = stage_0[29:16];
+  assign \write__addr$22  = index_4[13:0];
+  assign \write__data$23  = write__data;
+  assign \read__addr$25  = stage_0[29:16];
+  assign \write__addr$26  = index_4[13:0];
+  assign \write__data$27  = write__data;
+  assign \read__addr$29  = stage_0[29:16];
+  assign own = { \$51 , \$43 , \$35 , \$27  };
+  assign other = { \$83 , \$75 , \$67 , \$59  };
+  assign rests_at = \write__addr$44 ;
+  assign \write__en$46  = enters;
+  assign results_at = \write__addr$48 ;
+  assign \write__en$50  = \$205 [2];
+  assign \write__data$51  = result;
   assign get_at = \$signature__addr ;
   assign \$signature__en  = take;
-  assign \$signature__addr$62  = \$signature__addr ;
-  assign \$signature__en$63  = take;
-  assign \clear__payload.plan  = clear__payload[1:0];
-  assign \clear__payload.any_tiles  = clear__payload[2];
-  assign \clear__payload.first_tile  = clear__payload[12:3];
-  assign \clear__payload.last_tile  = clear__payload[22:13];
-  assign \clear__payload.any_commands  = clear__payload[23];
-  assign \clear__payload.first_command  = clear__payload[39:24];
-  assign \clear__payload.last_command  = clear__payload[55:40];
-  assign \clear__payload.any_touch  = clear__payload[56];
-  assign \clear__payload.first_touch  = clear__payload[72:57];
-  assign \clear__payload.last_touch  = clear__payload[88:73];
+  assign \$signature__addr$60  = \$signature__addr ;
+  assign \$signature__en$61  = take;
   assign \stage_0.clear  = stage_0[0];
   assign \stage_0.write  = stage_0[1];
   assign \stage_0.update  = stage_0[2];
@@ -8556,12 +8526,12 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   assign \write__data.incoming  = write__data[7:4];
   assign \kept_0.local  = write__data[3:0];
   assign \kept_0.incoming  = write__data[7:4];
-  assign \write__data$21.local  = write__data[3:0];
-  assign \write__data$21.incoming  = write__data[7:4];
-  assign \write__data$25.local  = write__data[3:0];
-  assign \write__data$25.incoming  = write__data[7:4];
-  assign \write__data$29.local  = write__data[3:0];
-  assign \write__data$29.incoming  = write__data[7:4];
+  assign \write__data$19.local  = write__data[3:0];
+  assign \write__data$19.incoming  = write__data[7:4];
+  assign \write__data$23.local  = write__data[3:0];
+  assign \write__data$23.incoming  = write__data[7:4];
+  assign \write__data$27.local  = write__data[3:0];
+  assign \write__data$27.incoming  = write__data[7:4];
   assign \found.local  = found[3:0];
   assign \found.incoming  = found[7:4];
   assign \entry.local  = entry[3:0];
@@ -8585,24 +8555,24 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   assign \result.unknown  = result[13];
   assign \result.partial  = result[14];
   assign \result.duplicate  = result[15];
-  assign \write__data$49.dtype  = \write__data$49 [1:0];
-  assign \write__data$49.source  = \write__data$49 [3:2];
-  assign \write__data$49.tag  = \write__data$49 [6:4];
-  assign \write__data$49.last  = \write__data$49 [7];
-  assign \write__data$49.address  = \write__data$49 [39:8];
-  assign \write__data$49.data  = \write__data$49 [103:40];
-  assign \write__data$49.tile  = \write__data$49 [135:104];
-  assign \write__data$49.tile.tracked  = \write__data$49 [104];
-  assign \write__data$49.tile.plan  = \write__data$49 [106:105];
-  assign \write__data$49.tile.slot  = \write__data$49 [116:107];
-  assign \write__data$49.tile.wg  = \write__data$49 [132:117];
-  assign \write__data$49.tile.wf  = \write__data$49 [135:133];
-  assign \write__data$53.write  = result[0];
-  assign \write__data$53.add  = result[4:1];
-  assign \write__data$53.strobe  = result[12:5];
-  assign \write__data$53.unknown  = result[13];
-  assign \write__data$53.partial  = result[14];
-  assign \write__data$53.duplicate  = result[15];
+  assign \write__data$47.dtype  = \write__data$47 [1:0];
+  assign \write__data$47.source  = \write__data$47 [3:2];
+  assign \write__data$47.tag  = \write__data$47 [6:4];
+  assign \write__data$47.last  = \write__data$47 [7];
+  assign \write__data$47.address  = \write__data$47 [39:8];
+  assign \write__data$47.data  = \write__data$47 [103:40];
+  assign \write__data$47.tile  = \write__data$47 [135:104];
+  assign \write__data$47.tile.tracked  = \write__data$47 [104];
+  assign \write__data$47.tile.plan  = \write__data$47 [106:105];
+  assign \write__data$47.tile.slot  = \write__data$47 [116:107];
+  assign \write__data$47.tile.wg  = \write__data$47 [132:117];
+  assign \write__data$47.tile.wf  = \write__data$47 [135:133];
+  assign \write__data$51.write  = result[0];
+  assign \write__data$51.add  = result[4:1];
+  assign \write__data$51.strobe  = result[12:5];
+  assign \write__data$51.unknown  = result[13];
+  assign \write__data$51.partial  = result[14];
+  assign \write__data$51.duplicate  = result[15];
   assign \$signature__data.write  = \$signature__data [0];
   assign \$signature__data.add  = \$signature__data [4:1];
   assign \$signature__data.strobe  = \$signature__data [12:5];
@@ -8624,18 +8594,28 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   assign \access__payload.tile.slot  = access__payload[129:120];
   assign \access__payload.tile.wg  = access__payload[145:130];
   assign \access__payload.tile.wf  = access__payload[148:146];
-  assign \$signature__data$70.dtype  = \$signature__data$70 [1:0];
-  assign \$signature__data$70.source  = \$signature__data$70 [3:2];
-  assign \$signature__data$70.tag  = \$signature__data$70 [6:4];
-  assign \$signature__data$70.last  = \$signature__data$70 [7];
-  assign \$signature__data$70.address  = \$signature__data$70 [39:8];
-  assign \$signature__data$70.data  = \$signature__data$70 [103:40];
-  assign \$signature__data$70.tile  = \$signature__data$70 [135:104];
-  assign \$signature__data$70.tile.tracked  = \$signature__data$70 [104];
-  assign \$signature__data$70.tile.plan  = \$signature__data$70 [106:105];
-  assign \$signature__data$70.tile.slot  = \$signature__data$70 [116:107];
-  assign \$signature__data$70.tile.wg  = \$signature__data$70 [132:117];
-  assign \$signature__data$70.tile.wf  = \$signature__data$70 [135:133];
+  assign \$signature__data$68.dtype  = \$signature__data$68 [1:0];
+  assign \$signature__data$68.source  = \$signature__data$68 [3:2];
+  assign \$signature__data$68.tag  = \$signature__data$68 [6:4];
+  assign \$signature__data$68.last  = \$signature__data$68 [7];
+  assign \$signature__data$68.address  = \$signature__data$68 [39:8];
+  assign \$signature__data$68.data  = \$signature__data$68 [103:40];
+  assign \$signature__data$68.tile  = \$signature__data$68 [135:104];
+  assign \$signature__data$68.tile.tracked  = \$signature__data$68 [104];
+  assign \$signature__data$68.tile.plan  = \$signature__data$68 [106:105];
+  assign \$signature__data$68.tile.slot  = \$signature__data$68 [116:107];
+  assign \$signature__data$68.tile.wg  = \$signature__data$68 [132:117];
+  assign \$signature__data$68.tile.wf  = \$signature__data$68 [135:133];
+  assign \clear__payload.plan  = clear__payload[1:0];
+  assign \clear__payload.any_tiles  = clear__payload[2];
+  assign \clear__payload.first_tile  = clear__payload[12:3];
+  assign \clear__payload.last_tile  = clear__payload[22:13];
+  assign \clear__payload.any_commands  = clear__payload[23];
+  assign \clear__payload.first_command  = clear__payload[39:24];
+  assign \clear__payload.last_command  = clear__payload[55:40];
+  assign \clear__payload.any_touch  = clear__payload[56];
+  assign \clear__payload.first_touch  = clear__payload[72:57];
+  assign \clear__payload.last_touch  = clear__payload[88:73];
   assign \stage_1.clear  = stage_1[0];
   assign \stage_1.write  = stage_1[1];
   assign \stage_1.update  = stage_1[2];
@@ -8668,16 +8648,16 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   assign \read__data.incoming  = read__data[7:4];
   assign \answer_1.local  = answer_1[3:0];
   assign \answer_1.incoming  = answer_1[7:4];
-  assign \read__data$84.local  = \read__data$84 [3:0];
-  assign \read__data$84.incoming  = \read__data$84 [7:4];
+  assign \read__data$82.local  = \read__data$82 [3:0];
+  assign \read__data$82.incoming  = \read__data$82 [7:4];
   assign \answer_2.local  = answer_2[3:0];
   assign \answer_2.incoming  = answer_2[7:4];
-  assign \read__data$86.local  = \read__data$86 [3:0];
-  assign \read__data$86.incoming  = \read__data$86 [7:4];
+  assign \read__data$84.local  = \read__data$84 [3:0];
+  assign \read__data$84.incoming  = \read__data$84 [7:4];
   assign \answer_3.local  = answer_3[3:0];
   assign \answer_3.incoming  = answer_3[7:4];
-  assign \read__data$88.local  = \read__data$88 [3:0];
-  assign \read__data$88.incoming  = \read__data$88 [7:4];
+  assign \read__data$86.local  = \read__data$86 [3:0];
+  assign \read__data$86.incoming  = \read__data$86 [7:4];
   assign \error__payload.cause  = error__payload[3:0];
   assign \error__payload.address  = error__payload[35:4];
   assign \error__payload.tile  = error__payload[67:36];
@@ -8686,36 +8666,36 @@ module \t3_node_axi.controller.first_touch (rst, clear__valid, request__ready, a
   assign \error__payload.tile.slot  = error__payload[48:39];
   assign \error__payload.tile.wg  = error__payload[64:49];
   assign \error__payload.tile.wf  = error__payload[67:65];
-  assign access__payload[148:117] = \$signature__data$70 [135:104];
-  assign access__payload[108:45] = \$signature__data$70 [103:40];
-  assign access__payload[44:13] = \$signature__data$70 [39:8];
-  assign access__payload[12] = \$signature__data$70 [7];
-  assign access__payload[11:9] = \$signature__data$70 [6:4];
-  assign access__payload[8:7] = \$signature__data$70 [3:2];
-  assign access__payload[6:5] = \$signature__data$70 [1:0];
+  assign access__payload[148:117] = \$signature__data$68 [135:104];
+  assign access__payload[108:45] = \$signature__data$68 [103:40];
+  assign access__payload[44:13] = \$signature__data$68 [39:8];
+  assign access__payload[12] = \$signature__data$68 [7];
+  assign access__payload[11:9] = \$signature__data$68 [6:4];
+  assign access__payload[8:7] = \$signature__data$68 [3:2];
+  assign access__payload[6:5] = \$signature__data$68 [1:0];
   assign access__payload[116:109] = \$signature__data [12:5];
   assign access__payload[4:1] = \$signature__data [4:1];
   assign access__payload[0] = \$signature__data [0];
-  assign \write__data$49 [135:104] = request__payload[164:133];
-  assign \write__data$49 [103:40] = request__payload[105:42];
-  assign \write__data$49 [39:8] = request__payload[41:10];
-  assign \write__data$49 [7] = request__payload[9];
-  assign \write__data$49 [6:4] = request__payload[8:6];
-  assign \write__data$49 [3:2] = request__payload[5:4];
-  assign \write__data$49 [1:0] = request__payload[3:2];
-  assign result[15] = \$116 ;
-  assign result[14] = \$113 ;
-  assign result[13] = \$108 ;
-  assign result[12:5] = \$106 ;
-  assign result[4:1] = \$105 ;
+  assign \write__data$47 [135:104] = request__payload[164:133];
+  assign \write__data$47 [103:40] = request__payload[105:42];
+  assign \write__data$47 [39:8] = request__payload[41:10];
+  assign \write__data$47 [7] = request__payload[9];
+  assign \write__data$47 [6:4] = request__payload[8:6];
+  assign \write__data$47 [3:2] = request__payload[5:4];
+  assign \write__data$47 [1:0] = request__payload[3:2];
+  assign result[15] = \$115 ;
+  assign result[14] = \$112 ;
+  assign result[13] = \$107 ;
+  assign result[12:5] = \$105 ;
+  assign result[4:1] = \$104 ;
   assign result[0] = stage_3[1];
-  assign stage_0[31:16] = \$13 ;
+  assign stage_0[31:16] = \$12 ;
   assign stage_0[15:13] = request__payload[116:114];
   assign stage_0[12:5] = request__payload[113:106];
-  assign stage_0[4] = \$12 ;
-  assign stage_0[3] = \$9 ;
-  assign stage_0[2] = \$4 ;
-  assign stage_0[1] = \$3 ;
+  assign stage_0[4] = \$11 ;
+  assign stage_0[3] = \$8 ;
+  assign stage_0[2] = \$3 ;
+  assign stage_0[1] = \$2 ;
   assign stage_0[0] = clears_turn;
 endmodule
 
@@ -26135,7 +26115,7 @@ module \t3_node_axi.controller.reports (rst, i__1__ready, i__0__valid, i__0__pay
   assign \$33  = 1'h0;
 endmodule
 
-module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b__payload, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, \port$20473$0 , interval, fraction, header_interval, header_fraction, o__ready);
+module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b__payload, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, \port$20467$0 , interval, fraction, header_interval, header_fraction, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$35 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$35 <= 1'b0;
   reg [63:0] \$1 ;
@@ -26385,8 +26365,8 @@ module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b_
   wire open_;
   reg [8:0] owed = 9'h000;
   reg [15:0] pause = 16'h0000;
-  input [10:0] \port$20473$0 ;
-  wire [10:0] \port$20473$0 ;
+  input [10:0] \port$20467$0 ;
+  wire [10:0] \port$20467$0 ;
   wire [134:0] producer__payload;
   wire [31:0] \producer__payload.address ;
   wire [63:0] \producer__payload.data ;
@@ -26517,7 +26497,7 @@ module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b_
     .\i$14 (credit_i),
     .i__payload(word),
     .i__valid(\i__valid$43 ),
-    .latency(\port$20473$0 ),
+    .latency(\port$20467$0 ),
     .o__payload(tx__payload),
     .o__ready(o__ready),
     .o__valid(tx__valid),
@@ -26720,8 +26700,8 @@ module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b_
   assign header_bits = { 1'h0, header };
   assign \i__ready$38  = 1'h1;
   assign \i__payload$45  = word;
-  assign latency = { 5'h00, \port$20473$0  };
-  assign \latency$48  = { 5'h00, \port$20473$0  };
+  assign latency = { 5'h00, \port$20467$0  };
+  assign \latency$48  = { 5'h00, \port$20467$0  };
   assign \tx__payload.data  = tx__payload[63:0];
   assign \tx__payload.keep  = tx__payload[71:64];
   assign \tx__payload.last  = tx__payload[72];
@@ -28380,7 +28360,7 @@ module \t3_node_axi.egress.merged (rst, o__ready, i__valid, i__payload, room, o_
   assign \i__payload.last  = i__payload[134];
 endmodule
 
-module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first_read__valid, bytes, \port$9844$0 , stall, read__ready, block__valid, block__payload, data__payload, read__payload, \port$19563$0 , \port$19565$0 , first_read__payload, packet__valid, done__valid, done__payload, packet__ready, clk
+module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first_read__valid, bytes, \port$9840$0 , stall, read__ready, block__valid, block__payload, data__payload, read__payload, \port$19557$0 , \port$19559$0 , first_read__payload, packet__valid, done__valid, done__payload, packet__ready, clk
 );
   reg \$auto$verilog_backend.cc:2355:dump_module$44 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$44 <= 1'b0;
@@ -28706,13 +28686,13 @@ module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first
   output packet__valid;
   reg packet__valid = 1'h0;
   (* init = 30'h00000000 *)
-  output [29:0] \port$19563$0 ;
-  wire [29:0] \port$19563$0 ;
+  output [29:0] \port$19557$0 ;
+  wire [29:0] \port$19557$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$19565$0 ;
-  wire [72:0] \port$19565$0 ;
-  output [31:0] \port$9844$0 ;
-  wire [31:0] \port$9844$0 ;
+  output [72:0] \port$19559$0 ;
+  wire [72:0] \port$19559$0 ;
+  output [31:0] \port$9840$0 ;
+  wire [31:0] \port$9840$0 ;
   reg [3:0] position = 4'h0;
   output [35:0] read__payload;
   wire [35:0] read__payload;
@@ -29284,9 +29264,9 @@ module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first
   assign data__valid = \i__valid$30 ;
   assign \end  = \$23 [2:0];
   assign packet__payload = { \$140 , \$25 , \$138  };
-  assign \port$9844$0  = \$25 ;
-  assign \port$19563$0  = \$138 ;
-  assign \port$19565$0  = \$140 ;
+  assign \port$9840$0  = \$25 ;
+  assign \port$19557$0  = \$138 ;
+  assign \port$19559$0  = \$140 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -46248,7 +46228,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   assign status[0] = plans[0];
 endmodule
 
-module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, remote__valid, aw__payload, w__payload, ar__payload, \port$17131$0 , \port$17133$0 , busy, error__valid
+module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, remote__valid, aw__payload, w__payload, ar__payload, \port$17127$0 , \port$17129$0 , busy, error__valid
 , error__payload, b__valid, b__payload, r__payload, stall, r__valid, remote__payload, compute__valid, compute__payload, read__payload, commit__payload, \o__ready$54 , plans, o__ready, table__payload, aw__valid);
   reg \$auto$verilog_backend.cc:2355:dump_module$57 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$57 <= 1'b0;
@@ -46861,11 +46841,11 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
   (* init = 4'h0 *)
-  output [3:0] \port$17131$0 ;
-  wire [3:0] \port$17131$0 ;
+  output [3:0] \port$17127$0 ;
+  wire [3:0] \port$17127$0 ;
   (* init = 5'h00 *)
-  output [4:0] \port$17133$0 ;
-  wire [4:0] \port$17133$0 ;
+  output [4:0] \port$17129$0 ;
+  wire [4:0] \port$17129$0 ;
   output [70:0] r__payload;
   wire [70:0] r__payload;
   wire [70:0] \r__payload$35 ;
@@ -47400,8 +47380,8 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign policy = 2'h0;
   assign routed__valid = taken;
   assign events = { stall, \$141 , bytes, \$139  };
-  assign \port$17131$0  = \$139 ;
-  assign \port$17133$0  = \$141 ;
+  assign \port$17127$0  = \$139 ;
+  assign \port$17129$0  = \$141 ;
   assign \remote__payload.op  = remote__payload[1:0];
   assign \remote__payload.dtype  = remote__payload[3:2];
   assign \remote__payload.tracked  = remote__payload[4];
@@ -66268,8 +66248,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$20346$0 (\$1981 ),
-    .\port$20363$0 (word),
+    .\port$20340$0 (\$1981 ),
+    .\port$20357$0 (word),
     .refused(\refused$141 ),
     .rst(rst),
     .status(status),
@@ -72104,7 +72084,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   assign stage_0[0] = 1'h1;
 endmodule
 
-module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \port$20363$0 , refused, table__valid, table__payload, i__ready, clk);
+module \t3_node_axi.registers.guard (rst, status, \port$20340$0 , i__valid, \port$20357$0 , refused, table__valid, table__payload, i__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$74 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$74 <= 1'b0;
   wire \$1 ;
@@ -72491,10 +72471,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
   wire [17:0] \own.end ;
   wire [17:0] \own.first ;
   wire [3:0] place;
-  input [22:0] \port$20346$0 ;
-  wire [22:0] \port$20346$0 ;
-  input [31:0] \port$20363$0 ;
-  wire [31:0] \port$20363$0 ;
+  input [22:0] \port$20340$0 ;
+  wire [22:0] \port$20340$0 ;
+  input [31:0] \port$20357$0 ;
+  wire [31:0] \port$20357$0 ;
   reg [36:0] range_ = 37'h0000000000;
   wire \range_.any ;
   wire [17:0] \range_.end ;
@@ -72620,14 +72600,14 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
 `endif
   always @(posedge clk) begin
     if (\write__en$30 )
-      owners_region[\port$20346$0 [6:3]] <= \port$20363$0 [16:14];
+      owners_region[\port$20340$0 [6:3]] <= \port$20357$0 [16:14];
   end
   reg [2:0] _2_;
 `ifndef SYNTHESIS
   initial _2_ = 0;
 `endif
   always @(posedge clk) begin
-    _2_ <= owners_region[\port$20346$0 [6:3]];
+    _2_ <= owners_region[\port$20340$0 [6:3]];
   end
   assign \read__data$41  = _2_;
   reg [2:0] owners_route [7:0];
@@ -72637,14 +72617,14 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
 `endif
   always @(posedge clk) begin
     if (\write__en$33 )
-      owners_route[\port$20346$0 [5:3]] <= \port$20363$0 [14:12];
+      owners_route[\port$20340$0 [5:3]] <= \port$20357$0 [14:12];
   end
   reg [2:0] _3_;
 `ifndef SYNTHESIS
   initial _3_ = 0;
 `endif
   always @(posedge clk) begin
-    _3_ <= owners_route[\port$20346$0 [5:3]];
+    _3_ <= owners_route[\port$20340$0 [5:3]];
   end
   assign \read__data$42  = _3_;
   assign \$1  = status[0] | status[3];
@@ -72654,7 +72634,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
   assign \$5  = known_firsts >> { \$298 , now[6:5] };
   assign \$6  = known_counts >> { \$298 , now[6:5] };
   assign \$7  = now[4:2] == 2'h3;
-  assign \$8  = \port$20346$0 [2:0] == 2'h3;
+  assign \$8  = \port$20340$0 [2:0] == 2'h3;
   assign \$9  = \$8  ? 1'h1 : 1'h0;
   assign \$10  = now[6:5] + 1'h1;
   assign \$11  = now[0] & command;
@@ -72665,7 +72645,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
   assign \$16  = came[0] & \$15 ;
   assign \$17  = busy >> came[4:2];
   assign \$18  = \$16  & \$17 ;
-  assign \$19  = came[4:2] == \port$20346$0 [10:3];
+  assign \$19  = came[4:2] == \port$20340$0 [10:3];
   assign \$20  = command & \$19 ;
   assign \$21  = ~ \$20 ;
   assign \$22  = \$18  & \$21 ;
@@ -72677,10 +72657,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
   assign \$28  = ~ command;
   assign \$29  = came[1] & \$28 ;
   assign \$30  = is_known_first ? \read__data$23  : 17'h00000;
-  assign \$31  = \$29  ? { 1'h0, \port$20346$0 [18:3] } : \$30 ;
+  assign \$31  = \$29  ? { 1'h0, \port$20340$0 [18:3] } : \$30 ;
   assign \$32  = ~ command;
   assign \$33  = came[1] & \$32 ;
-  assign \$34  = \port$20346$0 [18:3] + 1'h1;
+  assign \$34  = \port$20340$0 [18:3] + 1'h1;
   assign \$35  = is_known_first ? \read__data$23  : 17'h00000;
   assign \$36  = is_known_count ? read__data : 17'h00000;
   assign \$37  = \$35  + \$36 ;
@@ -72692,196 +72672,196 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
   assign \$43  = own[18:1] < range_[36:19];
   assign \$44  = \$42  & \$43 ;
   assign \$45  = beyond | \$44 ;
-  assign \$46  = \port$20346$0 [2:0] == 1'h1;
-  assign \$47  = used_region >> \port$20346$0 [6:3];
+  assign \$46  = \port$20340$0 [2:0] == 1'h1;
+  assign \$47  = used_region >> \port$20340$0 [6:3];
   assign \$48  = \$46  & \$47 ;
-  assign \$49  = \port$20363$0 [0] & \port$20363$0 [6];
-  assign \$50  = \port$20346$0 [2:0] == 2'h2;
-  assign \$51  = used_route >> \port$20346$0 [5:3];
+  assign \$49  = \port$20357$0 [0] & \port$20357$0 [6];
+  assign \$50  = \port$20340$0 [2:0] == 2'h2;
+  assign \$51  = used_route >> \port$20340$0 [5:3];
   assign \$52  = \$50  & \$51 ;
-  assign \$53  = ! \port$20346$0 [2:0];
-  assign \$54  = \port$20346$0 [18:3] >= 3'h4;
-  assign \$55  = \port$20346$0 [22:19] >= 4'h8;
+  assign \$53  = ! \port$20340$0 [2:0];
+  assign \$54  = \port$20340$0 [18:3] >= 3'h4;
+  assign \$55  = \port$20340$0 [22:19] >= 4'h8;
   assign \$56  = \$54  | \$55 ;
   assign \$57  = \$53  & \$56 ;
-  assign \$58  = \port$20346$0 [2:0] == 1'h1;
-  assign \$59  = \port$20346$0 [18:3] >= 5'h10;
-  assign \$60  = \port$20346$0 [22:19] >= 4'ha;
+  assign \$58  = \port$20340$0 [2:0] == 1'h1;
+  assign \$59  = \port$20340$0 [18:3] >= 5'h10;
+  assign \$60  = \port$20340$0 [22:19] >= 4'ha;
   assign \$61  = \$59  | \$60 ;
   assign \$62  = \$58  & \$61 ;
-  assign \$63  = \port$20346$0 [2:0] == 2'h2;
-  assign \$64  = \port$20346$0 [18:3] >= 4'h8;
-  assign \$65  = \port$20346$0 [22:19] >= 4'ha;
+  assign \$63  = \port$20340$0 [2:0] == 2'h2;
+  assign \$64  = \port$20340$0 [18:3] >= 4'h8;
+  assign \$65  = \port$20340$0 [22:19] >= 4'ha;
   assign \$66  = \$64  | \$65 ;
   assign \$67  = \$63  & \$66 ;
-  assign \$68  = \port$20346$0 [2:0] == 2'h3;
-  assign \$69  = \port$20346$0 [18:3] >= 11'h400;
-  assign \$70  = \port$20346$0 [22:19] >= 2'h2;
+  assign \$68  = \port$20340$0 [2:0] == 2'h3;
+  assign \$69  = \port$20340$0 [18:3] >= 11'h400;
+  assign \$70  = \port$20340$0 [22:19] >= 2'h2;
   assign \$71  = \$69  | \$70 ;
   assign \$72  = \$68  & \$71 ;
-  assign \$73  = \port$20346$0 [2:0] == 3'h4;
-  assign \$74  = \port$20346$0 [18:3] >= 11'h400;
-  assign \$75  = \port$20346$0 [22:19] >= 3'h4;
+  assign \$73  = \port$20340$0 [2:0] == 3'h4;
+  assign \$74  = \port$20340$0 [18:3] >= 11'h400;
+  assign \$75  = \port$20340$0 [22:19] >= 3'h4;
   assign \$76  = \$74  | \$75 ;
   assign \$77  = \$73  & \$76 ;
-  assign \$78  = ! \port$20346$0 [2:0];
-  assign \$79  = \port$20346$0 [22:19] == 1'h1;
+  assign \$78  = ! \port$20340$0 [2:0];
+  assign \$79  = \port$20340$0 [22:19] == 1'h1;
   assign \$80  = \$78  & \$79 ;
-  assign \$81  = \port$20363$0 [15:0] > 10'h3ff;
+  assign \$81  = \port$20357$0 [15:0] > 10'h3ff;
   assign \$82  = \$80  & \$81 ;
-  assign \$83  = ! \port$20346$0 [2:0];
-  assign \$84  = \port$20346$0 [22:19] == 2'h2;
+  assign \$83  = ! \port$20340$0 [2:0];
+  assign \$84  = \port$20340$0 [22:19] == 2'h2;
   assign \$85  = \$83  & \$84 ;
-  assign \$86  = \port$20363$0 [16:0] > 11'h400;
+  assign \$86  = \port$20357$0 [16:0] > 11'h400;
   assign \$87  = \$85  & \$86 ;
-  assign \$88  = ! \port$20346$0 [2:0];
-  assign \$89  = \port$20346$0 [22:19] == 2'h3;
+  assign \$88  = ! \port$20340$0 [2:0];
+  assign \$89  = \port$20340$0 [22:19] == 2'h3;
   assign \$90  = \$88  & \$89 ;
-  assign \$91  = \port$20363$0 [15:0] > 10'h3ff;
+  assign \$91  = \port$20357$0 [15:0] > 10'h3ff;
   assign \$92  = \$90  & \$91 ;
-  assign \$93  = ! \port$20346$0 [2:0];
-  assign \$94  = \port$20346$0 [22:19] == 3'h4;
+  assign \$93  = ! \port$20340$0 [2:0];
+  assign \$94  = \port$20340$0 [22:19] == 3'h4;
   assign \$95  = \$93  & \$94 ;
-  assign \$96  = \port$20363$0 [16:0] > 11'h400;
+  assign \$96  = \port$20357$0 [16:0] > 11'h400;
   assign \$97  = \$95  & \$96 ;
-  assign \$98  = ! \port$20346$0 [2:0];
-  assign \$99  = \port$20346$0 [22:19] == 3'h6;
+  assign \$98  = ! \port$20340$0 [2:0];
+  assign \$99  = \port$20340$0 [22:19] == 3'h6;
   assign \$100  = \$98  & \$99 ;
-  assign \$101  = \port$20363$0  > 16'hffff;
+  assign \$101  = \port$20357$0  > 16'hffff;
   assign \$102  = \$100  & \$101 ;
-  assign \$103  = ! \port$20346$0 [2:0];
-  assign \$104  = \port$20346$0 [22:19] == 3'h7;
+  assign \$103  = ! \port$20340$0 [2:0];
+  assign \$104  = \port$20340$0 [22:19] == 3'h7;
   assign \$105  = \$103  & \$104 ;
-  assign \$106  = \port$20363$0  > 17'h10000;
+  assign \$106  = \port$20357$0  > 17'h10000;
   assign \$107  = \$105  & \$106 ;
-  assign \$108  = \port$20346$0 [2:0] == 1'h1;
-  assign \$109  = \port$20346$0 [22:19] == 1'h1;
+  assign \$108  = \port$20340$0 [2:0] == 1'h1;
+  assign \$109  = \port$20340$0 [22:19] == 1'h1;
   assign \$110  = \$108  & \$109 ;
-  assign \$114  = \port$20346$0 [2:0] == 1'h1;
-  assign \$115  = \port$20346$0 [22:19] == 2'h2;
+  assign \$114  = \port$20340$0 [2:0] == 1'h1;
+  assign \$115  = \port$20340$0 [22:19] == 2'h2;
   assign \$116  = \$114  & \$115 ;
   assign \$118  = | \$117 ;
   assign \$119  = \$116  & \$118 ;
-  assign \$120  = \port$20346$0 [2:0] == 1'h1;
-  assign \$121  = \port$20346$0 [22:19] == 2'h3;
+  assign \$120  = \port$20340$0 [2:0] == 1'h1;
+  assign \$121  = \port$20340$0 [22:19] == 2'h3;
   assign \$122  = \$120  & \$121 ;
-  assign \$126  = \port$20346$0 [2:0] == 1'h1;
-  assign \$127  = \port$20346$0 [22:19] == 3'h4;
+  assign \$126  = \port$20340$0 [2:0] == 1'h1;
+  assign \$127  = \port$20340$0 [22:19] == 3'h4;
   assign \$128  = \$126  & \$127 ;
   assign \$130  = | \$129 ;
   assign \$131  = \$128  & \$130 ;
-  assign \$132  = \port$20346$0 [2:0] == 1'h1;
-  assign \$133  = \port$20346$0 [22:19] == 3'h5;
+  assign \$132  = \port$20340$0 [2:0] == 1'h1;
+  assign \$133  = \port$20340$0 [22:19] == 3'h5;
   assign \$134  = \$132  & \$133 ;
-  assign \$135  = \port$20363$0 [15:0] > 10'h3ff;
+  assign \$135  = \port$20357$0 [15:0] > 10'h3ff;
   assign \$136  = \$134  & \$135 ;
-  assign \$137  = \port$20346$0 [2:0] == 1'h1;
-  assign \$138  = ! \port$20346$0 [22:19];
+  assign \$137  = \port$20340$0 [2:0] == 1'h1;
+  assign \$138  = ! \port$20340$0 [22:19];
   assign \$139  = \$137  & \$138 ;
-  assign \$140  = \port$20363$0 [16:14] > 2'h3;
+  assign \$140  = \port$20357$0 [16:14] > 2'h3;
   assign \$141  = \$139  & \$140 ;
-  assign \$142  = \port$20346$0 [2:0] == 2'h2;
-  assign \$143  = \port$20346$0 [22:19] == 1'h1;
+  assign \$142  = \port$20340$0 [2:0] == 2'h2;
+  assign \$143  = \port$20340$0 [22:19] == 1'h1;
   assign \$144  = \$142  & \$143 ;
-  assign \$148  = \port$20346$0 [2:0] == 2'h2;
-  assign \$149  = \port$20346$0 [22:19] == 2'h2;
+  assign \$148  = \port$20340$0 [2:0] == 2'h2;
+  assign \$149  = \port$20340$0 [22:19] == 2'h2;
   assign \$150  = \$148  & \$149 ;
   assign \$152  = | \$151 ;
   assign \$153  = \$150  & \$152 ;
-  assign \$154  = \port$20346$0 [2:0] == 2'h2;
-  assign \$155  = \port$20346$0 [22:19] == 2'h3;
+  assign \$154  = \port$20340$0 [2:0] == 2'h2;
+  assign \$155  = \port$20340$0 [22:19] == 2'h3;
   assign \$156  = \$154  & \$155 ;
-  assign \$160  = \port$20346$0 [2:0] == 2'h2;
-  assign \$161  = \port$20346$0 [22:19] == 3'h4;
+  assign \$160  = \port$20340$0 [2:0] == 2'h2;
+  assign \$161  = \port$20340$0 [22:19] == 3'h4;
   assign \$162  = \$160  & \$161 ;
   assign \$164  = | \$163 ;
   assign \$165  = \$162  & \$164 ;
-  assign \$166  = \port$20346$0 [2:0] == 2'h2;
-  assign \$167  = \port$20346$0 [22:19] == 3'h7;
+  assign \$166  = \port$20340$0 [2:0] == 2'h2;
+  assign \$167  = \port$20340$0 [22:19] == 3'h7;
   assign \$168  = \$166  & \$167 ;
-  assign \$172  = \port$20346$0 [2:0] == 2'h2;
-  assign \$173  = \port$20346$0 [22:19] == 4'h8;
+  assign \$172  = \port$20340$0 [2:0] == 2'h2;
+  assign \$173  = \port$20340$0 [22:19] == 4'h8;
   assign \$174  = \$172  & \$173 ;
   assign \$176  = | \$175 ;
   assign \$177  = \$174  & \$176 ;
-  assign \$178  = \port$20346$0 [2:0] == 2'h2;
-  assign \$179  = ! \port$20346$0 [22:19];
+  assign \$178  = \port$20340$0 [2:0] == 2'h2;
+  assign \$179  = ! \port$20340$0 [22:19];
   assign \$180  = \$178  & \$179 ;
-  assign \$181  = \port$20363$0 [14:12] > 2'h3;
+  assign \$181  = \port$20357$0 [14:12] > 2'h3;
   assign \$182  = \$180  & \$181 ;
-  assign \$183  = \port$20346$0 [2:0] == 2'h3;
-  assign \$184  = ! \port$20346$0 [22:19];
+  assign \$183  = \port$20340$0 [2:0] == 2'h3;
+  assign \$184  = ! \port$20340$0 [22:19];
   assign \$185  = \$183  & \$184 ;
-  assign \$186  = \port$20363$0 [19:16] > 3'h7;
+  assign \$186  = \port$20357$0 [19:16] > 3'h7;
   assign \$187  = \$185  & \$186 ;
-  assign \$188  = \port$20346$0 [2:0] == 2'h3;
-  assign \$189  = ! \port$20346$0 [22:19];
+  assign \$188  = \port$20340$0 [2:0] == 2'h3;
+  assign \$189  = ! \port$20340$0 [22:19];
   assign \$190  = \$188  & \$189 ;
-  assign \$191  = \port$20363$0 [22:20] > 2'h3;
+  assign \$191  = \port$20357$0 [22:20] > 2'h3;
   assign \$192  = \$190  & \$191 ;
-  assign \$193  = \port$20346$0 [2:0] == 2'h3;
-  assign \$194  = \port$20346$0 [22:19] == 1'h1;
+  assign \$193  = \port$20340$0 [2:0] == 2'h3;
+  assign \$194  = \port$20340$0 [22:19] == 1'h1;
   assign \$195  = \$193  & \$194 ;
-  assign \$196  = \port$20363$0 [15:0] > 10'h3ff;
+  assign \$196  = \port$20357$0 [15:0] > 10'h3ff;
   assign \$197  = \$195  & \$196 ;
-  assign \$198  = \port$20346$0 [2:0] == 2'h3;
-  assign \$199  = \port$20346$0 [22:19] == 1'h1;
+  assign \$198  = \port$20340$0 [2:0] == 2'h3;
+  assign \$199  = \port$20340$0 [22:19] == 1'h1;
   assign \$200  = \$198  & \$199 ;
-  assign \$201  = \port$20363$0 [31:16] > 10'h3ff;
+  assign \$201  = \port$20357$0 [31:16] > 10'h3ff;
   assign \$202  = \$200  & \$201 ;
-  assign \$203  = \port$20346$0 [2:0] == 3'h4;
-  assign \$204  = \port$20346$0 [22:19] == 1'h1;
+  assign \$203  = \port$20340$0 [2:0] == 3'h4;
+  assign \$204  = \port$20340$0 [22:19] == 1'h1;
   assign \$205  = \$203  & \$204 ;
-  assign \$206  = \port$20363$0 [15:0] > 10'h3ff;
-  assign \$207  = \port$20363$0 [15:0] != 16'hffff;
+  assign \$206  = \port$20357$0 [15:0] > 10'h3ff;
+  assign \$207  = \port$20357$0 [15:0] != 16'hffff;
   assign \$208  = \$206  & \$207 ;
   assign \$209  = \$205  & \$208 ;
-  assign \$210  = \port$20346$0 [2:0] == 3'h4;
-  assign \$211  = ! \port$20346$0 [22:19];
+  assign \$210  = \port$20340$0 [2:0] == 3'h4;
+  assign \$211  = ! \port$20340$0 [22:19];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$20363$0 [31:24] > 3'h7;
+  assign \$213  = \port$20357$0 [31:24] > 3'h7;
   assign \$214  = \$212  & \$213 ;
-  assign \$215  = \port$20346$0 [2:0] == 2'h3;
-  assign \$216  = \port$20346$0 [22:19] == 1'h1;
+  assign \$215  = \port$20340$0 [2:0] == 2'h3;
+  assign \$216  = \port$20340$0 [22:19] == 1'h1;
   assign \$217  = \$215  & \$216 ;
-  assign \$218  = \port$20363$0 [15:0] + \port$20363$0 [31:16];
+  assign \$218  = \port$20357$0 [15:0] + \port$20357$0 [31:16];
   assign \$219  = \$218  >= 11'h400;
   assign \$220  = \$217  & \$219 ;
-  assign \$221  = command & \port$20363$0 [0];
-  assign \$222  = \$221  & \port$20363$0 [1];
-  assign \$223  = command & \port$20363$0 [0];
-  assign \$224  = busy >> \port$20346$0 [5:3];
+  assign \$221  = command & \port$20357$0 [0];
+  assign \$222  = \$221  & \port$20357$0 [1];
+  assign \$223  = command & \port$20357$0 [0];
+  assign \$224  = busy >> \port$20340$0 [5:3];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = command & \port$20363$0 [1];
-  assign \$227  = clearing >> \port$20346$0 [5:3];
+  assign \$226  = command & \port$20357$0 [1];
+  assign \$227  = clearing >> \port$20340$0 [5:3];
   assign \$228  = \$226  & \$227 ;
-  assign \$229  = ! \port$20346$0 [2:0];
+  assign \$229  = ! \port$20340$0 [2:0];
   assign \$230  = ~ command;
   assign \$231  = \$229  & \$230 ;
-  assign \$232  = busy >> \port$20346$0 [5:3];
+  assign \$232  = busy >> \port$20340$0 [5:3];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$20346$0 [2:0] == 1'h1;
-  assign \$235  = ! \port$20346$0 [22:19];
+  assign \$234  = \port$20340$0 [2:0] == 1'h1;
+  assign \$235  = ! \port$20340$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$237  = \port$20363$0 [0] & \port$20363$0 [6];
+  assign \$237  = \port$20357$0 [0] & \port$20357$0 [6];
   assign \$238  = \$236  & \$237 ;
-  assign \$239  = busy >> \port$20363$0 [16:14];
+  assign \$239  = busy >> \port$20357$0 [16:14];
   assign \$240  = \$238  & \$239 ;
-  assign \$241  = \port$20346$0 [2:0] == 2'h2;
-  assign \$242  = ! \port$20346$0 [22:19];
+  assign \$241  = \port$20340$0 [2:0] == 2'h2;
+  assign \$242  = ! \port$20340$0 [22:19];
   assign \$243  = \$241  & \$242 ;
-  assign \$245  = busy >> \port$20363$0 [14:12];
+  assign \$245  = busy >> \port$20357$0 [14:12];
   assign \$246  = \$244  & \$245 ;
-  assign \$247  = \port$20363$0 [0] | \port$20363$0 [1];
+  assign \$247  = \port$20357$0 [0] | \port$20357$0 [1];
   assign \$248  = command & \$247 ;
-  assign \$249  = ~ \port$20363$0 [0];
+  assign \$249  = ~ \port$20357$0 [0];
   assign \$250  = command & \$249 ;
-  assign \$251  = ~ \port$20363$0 [1];
+  assign \$251  = ~ \port$20357$0 [1];
   assign \$252  = \$250  & \$251 ;
-  assign \$253  = \port$20363$0 [0] | \port$20363$0 [1];
+  assign \$253  = \port$20357$0 [0] | \port$20357$0 [1];
   assign \$254  = command & \$253 ;
-  assign \$255  = \port$20346$0 [2:0] == 3'h4;
-  assign \$256  = \port$20346$0 [2:0] == 2'h3;
+  assign \$255  = \port$20340$0 [2:0] == 3'h4;
+  assign \$256  = \port$20340$0 [2:0] == 2'h3;
   assign \$257  = \$255  | \$256 ;
   assign \$258  = | busy;
   assign \$259  = \$257  & \$258 ;
@@ -72902,38 +72882,38 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
   assign \$275  = settle == 1'h1;
   assign \$276  = ~ is_idle;
   assign \$277  = act & \$276 ;
-  assign \$278  = ! \port$20346$0 [2:0];
-  assign \$279  = ! \port$20346$0 [22:19];
+  assign \$278  = ! \port$20340$0 [2:0];
+  assign \$279  = ! \port$20340$0 [22:19];
   assign command = \$278  & \$279 ;
-  assign \$280  = ! \port$20346$0 [2:0];
-  assign \$281  = \port$20346$0 [22:19] == 1'h1;
+  assign \$280  = ! \port$20340$0 [2:0];
+  assign \$281  = \port$20340$0 [22:19] == 1'h1;
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$20346$0 [2:0];
-  assign \$284  = \port$20346$0 [22:19] == 2'h3;
+  assign \$283  = ! \port$20340$0 [2:0];
+  assign \$284  = \port$20340$0 [22:19] == 2'h3;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$20346$0 [2:0];
-  assign \$287  = \port$20346$0 [22:19] == 3'h6;
+  assign \$286  = ! \port$20340$0 [2:0];
+  assign \$287  = \port$20340$0 [22:19] == 3'h6;
   assign \$288  = \$286  & \$287 ;
-  assign \$289  = ! \port$20346$0 [2:0];
-  assign \$290  = \port$20346$0 [22:19] == 2'h2;
+  assign \$289  = ! \port$20340$0 [2:0];
+  assign \$290  = \port$20340$0 [22:19] == 2'h2;
   assign \$291  = \$289  & \$290 ;
-  assign \$292  = ! \port$20346$0 [2:0];
-  assign \$293  = \port$20346$0 [22:19] == 3'h4;
+  assign \$292  = ! \port$20340$0 [2:0];
+  assign \$293  = \port$20340$0 [22:19] == 3'h4;
   assign \$294  = \$292  & \$293 ;
-  assign \$295  = ! \port$20346$0 [2:0];
-  assign \$296  = \port$20346$0 [22:19] == 3'h7;
+  assign \$295  = ! \port$20340$0 [2:0];
+  assign \$296  = \port$20340$0 [22:19] == 3'h7;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = now[1] ? \port$20346$0 [4:3] : now[3:2];
+  assign \$298  = now[1] ? \port$20340$0 [4:3] : now[3:2];
   assign \$299  = ranged[0] & ranged[1];
   assign \$300  = \$299  & command;
   assign \$301  = range_[36:19] > size;
   assign beyond = \$300  & \$301 ;
-  assign \$302  = \port$20346$0 [2:0] == 1'h1;
-  assign \$303  = ! \port$20346$0 [22:19];
+  assign \$302  = \port$20340$0 [2:0] == 1'h1;
+  assign \$303  = ! \port$20340$0 [22:19];
   assign \$304  = \$302  & \$303 ;
   assign \write__en$30  = act & \$304 ;
-  assign \$305  = \port$20346$0 [2:0] == 2'h2;
-  assign \$306  = ! \port$20346$0 [22:19];
+  assign \$305  = \port$20340$0 [2:0] == 2'h2;
+  assign \$306  = ! \port$20340$0 [22:19];
   assign \$307  = \$305  & \$306 ;
   assign \write__en$33  = act & \$307 ;
   assign \$308  = ~ refused;
@@ -73213,7 +73193,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
     \$331  = used_region;
     if (\write__en$30 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$20346$0 [6:3])
+      casez (\port$20340$0 [6:3])
         4'h0:
             \$331 [0] = \$49 ;
         4'h1:
@@ -73264,7 +73244,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
     \$333  = used_route;
     if (\write__en$33 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$20346$0 [5:3])
+      casez (\port$20340$0 [5:3])
         3'h0:
             \$333 [0] = 1'h1;
         3'h1:
@@ -73410,7 +73390,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
-    \$343  = { \port$20363$0 , \port$20346$0  };
+    \$343  = { \port$20357$0 , \port$20340$0  };
     if (rst) begin
       \$343  = 55'h00000000000000;
     end
@@ -73432,26 +73412,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
     write__addr = 4'h0;
     if (\$282 ) begin
-      write__addr = { \port$20346$0 [4:3], 2'h0 };
+      write__addr = { \port$20340$0 [4:3], 2'h0 };
     end
     if (\$285 ) begin
-      write__addr = { \port$20346$0 [4:3], 2'h1 };
+      write__addr = { \port$20340$0 [4:3], 2'h1 };
     end
     if (\$288 ) begin
-      write__addr = { \port$20346$0 [4:3], 2'h2 };
+      write__addr = { \port$20340$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
     write__data = 17'h00000;
     if (\$282 ) begin
-      write__data = { 1'h0, \port$20363$0 [15:0] };
+      write__data = { 1'h0, \port$20357$0 [15:0] };
     end
     if (\$285 ) begin
-      write__data = { 1'h0, \port$20363$0 [15:0] };
+      write__data = { 1'h0, \port$20357$0 [15:0] };
     end
     if (\$288 ) begin
-      write__data = \port$20363$0 [16:0];
+      write__data = \port$20357$0 [16:0];
     end
   end
   always @* begin
@@ -73471,26 +73451,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
     \write__addr$12  = 4'h0;
     if (\$291 ) begin
-      \write__addr$12  = { \port$20346$0 [4:3], 2'h0 };
+      \write__addr$12  = { \port$20340$0 [4:3], 2'h0 };
     end
     if (\$294 ) begin
-      \write__addr$12  = { \port$20346$0 [4:3], 2'h1 };
+      \write__addr$12  = { \port$20340$0 [4:3], 2'h1 };
     end
     if (\$297 ) begin
-      \write__addr$12  = { \port$20346$0 [4:3], 2'h2 };
+      \write__addr$12  = { \port$20340$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
     \write__data$50  = 17'h00000;
     if (\$291 ) begin
-      \write__data$50  = \port$20363$0 [16:0];
+      \write__data$50  = \port$20357$0 [16:0];
     end
     if (\$294 ) begin
-      \write__data$50  = \port$20363$0 [16:0];
+      \write__data$50  = \port$20357$0 [16:0];
     end
     if (\$297 ) begin
-      \write__data$50  = \port$20363$0 [16:0];
+      \write__data$50  = \port$20357$0 [16:0];
     end
   end
   always @* begin
@@ -73542,15 +73522,15 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
     endcase
   end
   assign place = { \$298 , now[6:5] };
-  assign i__payload = { \port$20363$0 , \port$20346$0  };
+  assign i__payload = { \port$20357$0 , \port$20340$0  };
   assign read__addr = { \$298 , now[6:5] };
   assign \read__addr$51  = { \$298 , now[6:5] };
-  assign \read__addr$52  = \port$20346$0 [6:3];
-  assign \write__addr$53  = \port$20346$0 [6:3];
-  assign \write__data$54  = \port$20363$0 [16:14];
-  assign \read__addr$55  = \port$20346$0 [5:3];
-  assign \write__addr$56  = \port$20346$0 [5:3];
-  assign \write__data$57  = \port$20363$0 [14:12];
+  assign \read__addr$52  = \port$20340$0 [6:3];
+  assign \write__addr$53  = \port$20340$0 [6:3];
+  assign \write__data$54  = \port$20357$0 [16:14];
+  assign \read__addr$55  = \port$20340$0 [5:3];
+  assign \write__addr$56  = \port$20340$0 [5:3];
+  assign \write__data$57  = \port$20357$0 [14:12];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -73587,10 +73567,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
   assign \now.own  = now[1];
   assign \now.plan  = now[4:2];
   assign \now.kind  = now[6:5];
-  assign \i__payload.table  = \port$20346$0 [2:0];
-  assign \i__payload.entry  = \port$20346$0 [18:3];
-  assign \i__payload.word  = \port$20346$0 [22:19];
-  assign \i__payload.data  = \port$20363$0 ;
+  assign \i__payload.table  = \port$20340$0 [2:0];
+  assign \i__payload.entry  = \port$20340$0 [18:3];
+  assign \i__payload.word  = \port$20340$0 [22:19];
+  assign \i__payload.data  = \port$20357$0 ;
   assign \came.valid  = came[0];
   assign \came.own  = came[1];
   assign \came.plan  = came[4:2];
@@ -73612,23 +73592,23 @@ module \t3_node_axi.registers.guard (rst, status, \port$20346$0 , i__valid, \por
   assign \$111  = 32'd0;
   assign \$112  = 1'h0;
   assign \$113  = 1'h0;
-  assign \$117  = \port$20363$0 ;
+  assign \$117  = \port$20357$0 ;
   assign \$123  = 32'd0;
   assign \$124  = 1'h0;
   assign \$125  = 1'h0;
-  assign \$129  = \port$20363$0 ;
+  assign \$129  = \port$20357$0 ;
   assign \$145  = 32'd0;
   assign \$146  = 1'h0;
   assign \$147  = 1'h0;
-  assign \$151  = \port$20363$0 ;
+  assign \$151  = \port$20357$0 ;
   assign \$157  = 32'd0;
   assign \$158  = 1'h0;
   assign \$159  = 1'h0;
-  assign \$163  = \port$20363$0 ;
+  assign \$163  = \port$20357$0 ;
   assign \$169  = 32'd0;
   assign \$170  = 1'h0;
   assign \$171  = 1'h0;
-  assign \$175  = \port$20363$0 ;
+  assign \$175  = \port$20357$0 ;
   assign \$244  = \$243 ;
   assign \$264  = \$263 ;
 endmodule
@@ -73810,7 +73790,7 @@ module \t3_node_axi.requests (rst, \end , start, busy, clk);
   assign busy[0] = \$45 ;
 endmodule
 
-module \t3_node_axi.sending (rst, \port$9844$0 , o__ready, \port$19563$0 , \port$19565$0 , i__valid, room, o__valid, o__payload, clk);
+module \t3_node_axi.sending (rst, \port$9840$0 , o__ready, \port$19557$0 , \port$19559$0 , i__valid, room, o__valid, o__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$76 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$76 <= 1'b0;
   wire \$1 ;
@@ -73890,12 +73870,12 @@ module \t3_node_axi.sending (rst, \port$9844$0 , o__ready, \port$19563$0 , \port
   wire \oldest.tracked ;
   wire [2:0] \oldest.wf ;
   wire [15:0] \oldest.wg ;
-  input [29:0] \port$19563$0 ;
-  wire [29:0] \port$19563$0 ;
-  input [72:0] \port$19565$0 ;
-  wire [72:0] \port$19565$0 ;
-  input [31:0] \port$9844$0 ;
-  wire [31:0] \port$9844$0 ;
+  input [29:0] \port$19557$0 ;
+  wire [29:0] \port$19557$0 ;
+  input [72:0] \port$19559$0 ;
+  wire [72:0] \port$19559$0 ;
+  input [31:0] \port$9840$0 ;
+  wire [31:0] \port$9840$0 ;
   wire put;
   output room;
   reg room = 1'h1;
@@ -73934,7 +73914,7 @@ module \t3_node_axi.sending (rst, \port$9844$0 , o__ready, \port$19563$0 , \port
   assign \$9  = room & \$8 ;
   assign \$10  = \$7  | \$9 ;
   assign \$11  = waits | put;
-  assign \$12  = waits ? oldest : { \port$19565$0 , \port$9844$0 , \port$19563$0  };
+  assign \$12  = waits ? oldest : { \port$19559$0 , \port$9840$0 , \port$19557$0  };
   assign \$13  = ~ fetch;
   assign \$14  = store & \$13 ;
   assign \$15  = waiting + 1'h1;
@@ -74021,12 +74001,12 @@ module \t3_node_axi.sending (rst, \port$9844$0 , o__ready, \port$19563$0 , \port
     if (\$auto$verilog_backend.cc:2355:dump_module$76 ) begin end
     \$27  = oldest;
     if (\$20 ) begin
-      \$27  = { \port$19565$0 , \port$9844$0 , \port$19563$0  };
+      \$27  = { \port$19559$0 , \port$9840$0 , \port$19557$0  };
     end
   end
   assign i__ready = room;
   assign spare = oldest;
-  assign i__payload = { \port$19565$0 , \port$9844$0 , \port$19563$0  };
+  assign i__payload = { \port$19559$0 , \port$9840$0 , \port$19557$0  };
   assign \oldest.op  = oldest[1:0];
   assign \oldest.dtype  = oldest[3:2];
   assign \oldest.tracked  = oldest[4];
@@ -74060,17 +74040,17 @@ module \t3_node_axi.sending (rst, \port$9844$0 , o__ready, \port$19563$0 , \port
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \i__payload.op  = \port$19563$0 [1:0];
-  assign \i__payload.dtype  = \port$19563$0 [3:2];
-  assign \i__payload.tracked  = \port$19563$0 [4];
-  assign \i__payload.plan  = \port$19563$0 [6:5];
-  assign \i__payload.epoch  = \port$19563$0 [10:7];
-  assign \i__payload.wg  = \port$19563$0 [26:11];
-  assign \i__payload.wf  = \port$19563$0 [29:27];
-  assign \i__payload.address  = \port$9844$0 ;
-  assign \i__payload.data  = \port$19565$0 [63:0];
-  assign \i__payload.strobe  = \port$19565$0 [71:64];
-  assign \i__payload.last  = \port$19565$0 [72];
+  assign \i__payload.op  = \port$19557$0 [1:0];
+  assign \i__payload.dtype  = \port$19557$0 [3:2];
+  assign \i__payload.tracked  = \port$19557$0 [4];
+  assign \i__payload.plan  = \port$19557$0 [6:5];
+  assign \i__payload.epoch  = \port$19557$0 [10:7];
+  assign \i__payload.wg  = \port$19557$0 [26:11];
+  assign \i__payload.wf  = \port$19557$0 [29:27];
+  assign \i__payload.address  = \port$9840$0 ;
+  assign \i__payload.data  = \port$19559$0 [63:0];
+  assign \i__payload.strobe  = \port$19559$0 [71:64];
+  assign \i__payload.last  = \port$19559$0 [72];
 endmodule
 
 module \t3_node_axi.splitter (rst, burst__ready, burst__valid, burst__payload, request__payload, request__valid, request__ready, clk);

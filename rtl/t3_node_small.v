@@ -1826,7 +1826,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .ingress__ready(\request__ready$283 ),
     .occupancy(\occupancy$399 ),
     .policy(policy),
-    .\port$18046$0 (\$135 ),
+    .\port$18040$0 (\$135 ),
     .read__payload(\read__payload$209 ),
     .read__valid(\read__valid$212 ),
     .rst(rst),
@@ -1848,7 +1848,7 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .i__valid(producer__valid),
     .interval(interval),
     .o__ready(link_tx_tready),
-    .\port$18048$0 (\$136 ),
+    .\port$18042$0 (\$136 ),
     .producer__ready(remote__ready),
     .rst(rst),
     .stall(\stall$390 ),
@@ -1869,9 +1869,9 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .\i__valid$30 (data__valid),
     .packet__ready(packet__ready),
     .packet__valid(\i__valid$291 ),
-    .\port$17138$0 (\$133 ),
-    .\port$17140$0 (\$134 ),
-    .\port$7879$0 (\$132 ),
+    .\port$17132$0 (\$133 ),
+    .\port$17134$0 (\$134 ),
+    .\port$7875$0 (\$132 ),
     .read__payload(i__payload),
     .read__ready(read__ready),
     .read__valid(i__valid),
@@ -1996,8 +1996,8 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .o__ready(remote__ready),
     .\o__ready$54 (compute__ready),
     .plans(plans),
-    .\port$15164$0 (\$129 ),
-    .\port$15166$0 (\$130 ),
+    .\port$15160$0 (\$129 ),
+    .\port$15162$0 (\$130 ),
     .r__payload(\r__payload$107 ),
     .r__ready(s_axi_rready),
     .r__valid(s_axi_rvalid),
@@ -2105,9 +2105,9 @@ module t3_node_small(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, 
     .o__payload(a__payload),
     .o__ready(\o__ready$295 ),
     .o__valid(a__valid),
-    .\port$17138$0 (\$133 ),
-    .\port$17140$0 (\$134 ),
-    .\port$7879$0 (\$132 ),
+    .\port$17132$0 (\$133 ),
+    .\port$17134$0 (\$134 ),
+    .\port$7875$0 (\$132 ),
     .room(packet__ready),
     .rst(rst)
   );
@@ -4412,7 +4412,7 @@ module \t3_node_small.communication (rst, o__ready, i__1__valid, i__0__ready, i_
 endmodule
 
 module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, dma__ready, i__valid, i__payload, events, commit__valid, commit__payload, read__valid, read__payload, compute__ready, clear__ready, \error__valid$92 , \error__payload$94 , clear__payload, i__0__payload, i__0__valid, policy, starvation_limit
-, \port$18046$0 , i__1__payload, i__1__valid, threshold, clk);
+, \port$18040$0 , i__1__payload, i__1__valid, threshold, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$6 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$6 <= 1'b0;
   wire \$1 ;
@@ -4966,8 +4966,8 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   wire [1:0] policy;
   wire [1:0] \policy$45 ;
   wire [1:0] \policy$82 ;
-  input [7:0] \port$18046$0 ;
-  wire [7:0] \port$18046$0 ;
+  input [7:0] \port$18040$0 ;
+  wire [7:0] \port$18040$0 ;
   wire [3:0] reaches;
   output [67:0] read__payload;
   wire [67:0] read__payload;
@@ -5129,7 +5129,7 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
     .i__valid(access__valid),
     .leaves(leaves),
     .occupancy(\occupancy$74 ),
-    .\port$18046$0 (\port$18046$0 ),
+    .\port$18040$0 (\port$18040$0 ),
     .read__payload(read__payload),
     .read__valid(read__valid),
     .rst(rst)
@@ -5263,8 +5263,8 @@ module \t3_node_small.controller (rst, clear__valid, occupancy, ingress__ready, 
   assign \access__payload$66  = access__payload;
   assign \access__ready$67  = access__ready;
   assign \access__valid$68  = access__valid;
-  assign latency = { 8'h00, \port$18046$0  };
-  assign \latency$70  = { 8'h00, \port$18046$0  };
+  assign latency = { 8'h00, \port$18040$0  };
+  assign \latency$70  = { 8'h00, \port$18040$0  };
   assign \policy$82  = 2'h1;
   assign error__valid = \i__0__valid$83 ;
   assign error__payload = \i__0__payload$85 ;
@@ -6903,13 +6903,13 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   wire \$1 ;
   wire \$10 ;
   wire [3:0] \$100 ;
-  wire [3:0] \$101 ;
-  wire [7:0] \$102 ;
+  wire [7:0] \$101 ;
+  wire \$102 ;
   wire \$103 ;
   wire \$104 ;
-  wire \$105 ;
+  wire [3:0] \$105 ;
   wire [3:0] \$106 ;
-  wire [3:0] \$107 ;
+  wire \$107 ;
   wire \$108 ;
   wire \$109 ;
   wire \$11 ;
@@ -6923,22 +6923,22 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   wire \$117 ;
   wire \$118 ;
   wire \$119 ;
-  wire \$12 ;
-  wire \$120 ;
-  wire [4:0] \$121 ;
-  wire [5:0] \$122 ;
+  wire [12:0] \$12 ;
+  wire [4:0] \$120 ;
+  wire [5:0] \$121 ;
+  wire \$122 ;
   wire \$123 ;
   wire \$124 ;
   wire \$125 ;
   wire \$126 ;
   wire \$127 ;
   wire \$128 ;
-  wire \$129 ;
-  wire [12:0] \$13 ;
+  wire [13:0] \$129 ;
+  wire \$13 ;
   wire \$130 ;
   wire \$131 ;
   wire \$132 ;
-  wire [13:0] \$133 ;
+  wire \$133 ;
   wire \$134 ;
   wire \$135 ;
   wire \$136 ;
@@ -6967,7 +6967,7 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   wire \$157 ;
   wire \$158 ;
   wire \$159 ;
-  wire \$16 ;
+  wire [3:0] \$16 ;
   wire \$160 ;
   wire \$161 ;
   wire \$162 ;
@@ -6988,134 +6988,130 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   wire \$176 ;
   wire \$177 ;
   wire \$178 ;
-  wire \$179 ;
+  wire [3:0] \$179 ;
   wire [3:0] \$18 ;
-  wire \$180 ;
-  wire \$181 ;
-  wire [3:0] \$182 ;
-  wire [3:0] \$183 ;
-  wire [3:0] \$184 ;
-  wire [4:0] \$185 ;
-  wire [5:0] \$186 ;
+  wire [3:0] \$180 ;
+  wire [3:0] \$181 ;
+  wire [4:0] \$182 ;
+  wire [5:0] \$183 ;
+  wire \$184 ;
+  wire \$185 ;
+  wire \$186 ;
   wire \$187 ;
   wire \$188 ;
-  wire \$189 ;
+  wire [3:0] \$189 ;
   wire [3:0] \$19 ;
   wire \$190 ;
   wire \$191 ;
-  wire [3:0] \$192 ;
+  wire \$192 ;
   wire \$193 ;
   wire \$194 ;
   wire \$195 ;
-  wire \$196 ;
-  wire \$197 ;
-  wire \$198 ;
-  reg [2:0] \$199 ;
+  reg [2:0] \$196 ;
+  reg [2:0] \$197  = 3'h0;
+  reg [4:0] \$198 ;
+  reg [4:0] \$199  = 5'h00;
   wire \$2 ;
   wire [3:0] \$20 ;
-  reg [2:0] \$200  = 3'h0;
-  reg [4:0] \$201 ;
-  reg [4:0] \$202  = 5'h00;
-  reg [3:0] \$203 ;
-  reg \$204 ;
-  reg \$205 ;
-  reg [12:0] \$206 ;
-  reg \$207 ;
-  reg [1:0] \$208 ;
-  reg [28:0] \$209 ;
+  reg [3:0] \$200 ;
+  reg \$201 ;
+  reg [12:0] \$202 ;
+  reg \$203 ;
+  reg [1:0] \$204 ;
+  reg [28:0] \$205 ;
+  reg [28:0] \$206 ;
+  reg [28:0] \$207 ;
+  reg [12:0] \$208 ;
+  reg [12:0] \$209 ;
   wire [3:0] \$21 ;
-  reg [28:0] \$210 ;
-  reg [28:0] \$211 ;
-  reg [12:0] \$212 ;
-  reg [12:0] \$213 ;
-  reg [7:0] \$214 ;
-  reg [7:0] \$215 ;
+  reg [7:0] \$210 ;
+  reg [7:0] \$211 ;
+  reg [7:0] \$212 ;
+  reg [7:0] \$213 ;
+  reg \$214 ;
+  reg [2:0] \$215 ;
   reg [7:0] \$216 ;
-  reg [7:0] \$217 ;
-  reg \$218 ;
+  reg [3:0] \$217 ;
+  reg [3:0] \$218 ;
   reg [2:0] \$219 ;
-  wire [3:0] \$22 ;
-  reg [7:0] \$220 ;
+  wire \$22 ;
+  reg [2:0] \$220 ;
   reg [3:0] \$221 ;
-  reg [3:0] \$222 ;
+  reg \$222 ;
   reg [2:0] \$223 ;
-  reg [2:0] \$224 ;
-  reg [3:0] \$225 ;
+  reg \$224 ;
+  reg \$225 ;
   reg \$226 ;
-  reg [2:0] \$227 ;
-  reg \$228 ;
-  reg \$229 ;
+  reg [67:0] \$227 ;
   wire \$23 ;
-  reg \$230 ;
-  reg [67:0] \$231 ;
-  wire \$24 ;
+  wire [3:0] \$24 ;
   wire [3:0] \$25 ;
   wire [3:0] \$26 ;
   wire [3:0] \$27 ;
   wire [3:0] \$28 ;
   wire [3:0] \$29 ;
   wire \$3 ;
-  wire [3:0] \$30 ;
+  wire \$30 ;
   wire \$31 ;
-  wire \$32 ;
+  wire [3:0] \$32 ;
   wire [3:0] \$33 ;
   wire [3:0] \$34 ;
   wire [3:0] \$35 ;
   wire [3:0] \$36 ;
   wire [3:0] \$37 ;
-  wire [3:0] \$38 ;
+  wire \$38 ;
   wire \$39 ;
   wire \$4 ;
-  wire \$40 ;
+  wire [3:0] \$40 ;
   wire [3:0] \$41 ;
   wire [3:0] \$42 ;
   wire [3:0] \$43 ;
   wire [3:0] \$44 ;
   wire [3:0] \$45 ;
-  wire [3:0] \$46 ;
+  wire \$46 ;
   wire \$47 ;
-  wire \$48 ;
+  wire [3:0] \$48 ;
   wire [3:0] \$49 ;
   wire \$5 ;
   wire [3:0] \$50 ;
   wire [3:0] \$51 ;
   wire [3:0] \$52 ;
   wire [3:0] \$53 ;
-  wire [3:0] \$54 ;
+  wire \$54 ;
   wire \$55 ;
-  wire \$56 ;
+  wire [3:0] \$56 ;
   wire [3:0] \$57 ;
   wire [3:0] \$58 ;
   wire [3:0] \$59 ;
   wire \$6 ;
   wire [3:0] \$60 ;
   wire [3:0] \$61 ;
-  wire [3:0] \$62 ;
+  wire \$62 ;
   wire \$63 ;
-  wire \$64 ;
+  wire [3:0] \$64 ;
   wire [3:0] \$65 ;
   wire [3:0] \$66 ;
   wire [3:0] \$67 ;
   wire [3:0] \$68 ;
   wire [3:0] \$69 ;
   wire \$7 ;
-  wire [3:0] \$70 ;
+  wire \$70 ;
   wire \$71 ;
-  wire \$72 ;
+  wire [3:0] \$72 ;
   wire [3:0] \$73 ;
   wire [3:0] \$74 ;
   wire [3:0] \$75 ;
   wire [3:0] \$76 ;
   wire [3:0] \$77 ;
-  wire [3:0] \$78 ;
+  wire \$78 ;
   wire \$79 ;
   wire \$8 ;
-  wire \$80 ;
-  wire [3:0] \$81 ;
+  wire [3:0] \$80 ;
+  wire \$81 ;
   wire \$82 ;
   wire \$83 ;
   wire \$84 ;
-  wire \$85 ;
+  wire [3:0] \$85 ;
   wire [3:0] \$86 ;
   wire [3:0] \$87 ;
   wire [3:0] \$88 ;
@@ -7124,30 +7120,30 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   wire [3:0] \$90 ;
   wire [3:0] \$91 ;
   wire [3:0] \$92 ;
-  wire [3:0] \$93 ;
+  wire \$93 ;
   wire \$94 ;
   wire \$95 ;
   wire \$96 ;
-  wire \$97 ;
+  wire [3:0] \$97 ;
   wire [3:0] \$98 ;
   wire [3:0] \$99 ;
   reg [2:0] \$signature__addr  = 3'h0;
   (* init = 3'h0 *)
-  wire [2:0] \$signature__addr$50 ;
+  wire [2:0] \$signature__addr$48 ;
   wire [15:0] \$signature__data ;
-  wire [135:0] \$signature__data$58 ;
-  wire [31:0] \$signature__data$58.address ;
-  wire [63:0] \$signature__data$58.data ;
-  wire [1:0] \$signature__data$58.dtype ;
-  wire \$signature__data$58.last ;
-  wire [1:0] \$signature__data$58.source ;
-  wire [2:0] \$signature__data$58.tag ;
-  wire [31:0] \$signature__data$58.tile ;
-  wire [1:0] \$signature__data$58.tile.plan ;
-  wire [9:0] \$signature__data$58.tile.slot ;
-  wire \$signature__data$58.tile.tracked ;
-  wire [2:0] \$signature__data$58.tile.wf ;
-  wire [15:0] \$signature__data$58.tile.wg ;
+  wire [135:0] \$signature__data$56 ;
+  wire [31:0] \$signature__data$56.address ;
+  wire [63:0] \$signature__data$56.data ;
+  wire [1:0] \$signature__data$56.dtype ;
+  wire \$signature__data$56.last ;
+  wire [1:0] \$signature__data$56.source ;
+  wire [2:0] \$signature__data$56.tag ;
+  wire [31:0] \$signature__data$56.tile ;
+  wire [1:0] \$signature__data$56.tile.plan ;
+  wire [9:0] \$signature__data$56.tile.slot ;
+  wire \$signature__data$56.tile.tracked ;
+  wire [2:0] \$signature__data$56.tile.wf ;
+  wire [15:0] \$signature__data$56.tile.wg ;
   wire [3:0] \$signature__data.add ;
   wire \$signature__data.duplicate ;
   wire \$signature__data.partial ;
@@ -7155,7 +7151,7 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   wire \$signature__data.unknown ;
   wire \$signature__data.write ;
   wire \$signature__en ;
-  wire \$signature__en$51 ;
+  wire \$signature__en$49 ;
   output [148:0] access__payload;
   wire [148:0] access__payload;
   wire [3:0] \access__payload.add ;
@@ -7242,7 +7238,6 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   reg [7:0] kept_2 = 8'h00;
   wire [3:0] \kept_2.incoming ;
   wire [3:0] \kept_2.local ;
-  wire last_step;
   wire leaves;
   wire \local ;
   reg [2:0] newer = 3'h0;
@@ -7349,37 +7344,36 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   wire [3:0] updated;
   wire [3:0] valid;
   reg [12:0] walk = 13'h0000;
-  reg walking = 1'h0;
   reg [3:0] whole = 4'h0;
   reg [12:0] write__addr = 13'h0000;
-  reg [2:0] \write__addr$34  = 3'h0;
-  reg [2:0] \write__addr$38  = 3'h0;
+  reg [2:0] \write__addr$32  = 3'h0;
+  reg [2:0] \write__addr$36  = 3'h0;
   reg [7:0] write__data = 8'h00;
-  wire [135:0] \write__data$37 ;
-  wire [31:0] \write__data$37.address ;
-  wire [63:0] \write__data$37.data ;
-  wire [1:0] \write__data$37.dtype ;
-  wire \write__data$37.last ;
-  wire [1:0] \write__data$37.source ;
-  wire [2:0] \write__data$37.tag ;
-  wire [31:0] \write__data$37.tile ;
-  wire [1:0] \write__data$37.tile.plan ;
-  wire [9:0] \write__data$37.tile.slot ;
-  wire \write__data$37.tile.tracked ;
-  wire [2:0] \write__data$37.tile.wf ;
-  wire [15:0] \write__data$37.tile.wg ;
-  wire [15:0] \write__data$41 ;
-  wire [3:0] \write__data$41.add ;
-  wire \write__data$41.duplicate ;
-  wire \write__data$41.partial ;
-  wire [7:0] \write__data$41.strobe ;
-  wire \write__data$41.unknown ;
-  wire \write__data$41.write ;
+  wire [135:0] \write__data$35 ;
+  wire [31:0] \write__data$35.address ;
+  wire [63:0] \write__data$35.data ;
+  wire [1:0] \write__data$35.dtype ;
+  wire \write__data$35.last ;
+  wire [1:0] \write__data$35.source ;
+  wire [2:0] \write__data$35.tag ;
+  wire [31:0] \write__data$35.tile ;
+  wire [1:0] \write__data$35.tile.plan ;
+  wire [9:0] \write__data$35.tile.slot ;
+  wire \write__data$35.tile.tracked ;
+  wire [2:0] \write__data$35.tile.wf ;
+  wire [15:0] \write__data$35.tile.wg ;
+  wire [15:0] \write__data$39 ;
+  wire [3:0] \write__data$39.add ;
+  wire \write__data$39.duplicate ;
+  wire \write__data$39.partial ;
+  wire [7:0] \write__data$39.strobe ;
+  wire \write__data$39.unknown ;
+  wire \write__data$39.write ;
   wire [3:0] \write__data.incoming ;
   wire [3:0] \write__data.local ;
   wire write__en;
-  wire \write__en$36 ;
-  wire \write__en$40 ;
+  wire \write__en$34 ;
+  wire \write__en$38 ;
   wire [5:0] writes;
   (* no_rw_check = 32'd1 *)
   reg [7:0] map_0 [8191:0];
@@ -7406,7 +7400,7 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
 `endif
   always @(posedge clk) begin
     if (enters)
-      rests[\write__addr$34 ] <= \write__data$37 ;
+      rests[\write__addr$32 ] <= \write__data$35 ;
   end
   reg [135:0] _1_;
 `ifndef SYNTHESIS
@@ -7417,15 +7411,15 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
       _1_ <= rests[\$signature__addr ];
     end
   end
-  assign \$signature__data$58  = _1_;
+  assign \$signature__data$56  = _1_;
   reg [15:0] results [7:0];
 `ifndef SYNTHESIS
   integer results_word;
   initial for (results_word = 0; results_word <= 7; results_word = results_word + 1) results [results_word] = 0;
 `endif
   always @(posedge clk) begin
-    if (\$200 [2])
-      results[\write__addr$38 ] <= result;
+    if (\$197 [2])
+      results[\write__addr$36 ] <= result;
   end
   reg [15:0] _2_;
 `ifndef SYNTHESIS
@@ -7440,276 +7434,270 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   assign \$1  = ~ clears_turn;
   assign request__ready = room & \$1 ;
   assign enters = request__valid & request__ready;
-  assign \$2  = walk == clear__payload[82:70];
-  assign last_step = clears_turn & \$2 ;
-  assign \$3  = | request__payload[1:0];
-  assign \$4  = request__payload[1:0] == 2'h2;
-  assign \$5  = ! request__payload[3:2];
-  assign \$6  = request__payload[3:2] == 1'h1;
-  assign \$7  = request__payload[3:2] == 2'h2;
-  assign \$8  = request__payload[3:2] == 2'h3;
-  assign \$9  = | { \$8 , \$7 , \$6 , \$5  };
-  assign \$10  = ! request__payload[3:2];
-  assign \$11  = request__payload[3:2] == 1'h1;
-  assign \$12  = | { \$11 , \$10  };
-  assign \$13  = clears_turn ? walk : request__payload[129:117];
-  assign \$14  = enters & stage_0[2];
-  assign \$15  = \$14  & request__payload[114];
-  assign \$16  = clears_turn | \$15 ;
+  assign \$2  = | request__payload[1:0];
+  assign \$3  = request__payload[1:0] == 2'h2;
+  assign \$4  = ! request__payload[3:2];
+  assign \$5  = request__payload[3:2] == 1'h1;
+  assign \$6  = request__payload[3:2] == 2'h2;
+  assign \$7  = request__payload[3:2] == 2'h3;
+  assign \$8  = | { \$7 , \$6 , \$5 , \$4  };
+  assign \$9  = ! request__payload[3:2];
+  assign \$10  = request__payload[3:2] == 1'h1;
+  assign \$11  = | { \$10 , \$9  };
+  assign \$12  = clears_turn ? walk : request__payload[129:117];
+  assign \$13  = enters & stage_0[2];
+  assign \$14  = \$13  & request__payload[114];
+  assign \$15  = clears_turn | \$14 ;
   assign found = newest ? write__data : entry;
   assign \local  = ! stage_3[15];
-  assign \$17  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$18  = \$17  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$19  = ~ \$18 ;
-  assign \$20  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$21  = \$20  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$22  = ~ \$21 ;
-  assign \$23  = \$22 [1] & stage_3[4];
-  assign \$24  = \$19 [0] | \$23 ;
-  assign \$25  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$26  = \$25  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$27  = ~ \$26 ;
-  assign \$28  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$29  = \$28  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$30  = ~ \$29 ;
-  assign \$31  = \$30 [0] & stage_3[4];
-  assign \$32  = \$27 [1] | \$31 ;
-  assign \$33  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$34  = \$33  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$35  = ~ \$34 ;
-  assign \$36  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$37  = \$36  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$38  = ~ \$37 ;
-  assign \$39  = \$38 [3] & stage_3[4];
-  assign \$40  = \$35 [2] | \$39 ;
-  assign \$41  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$42  = \$41  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$43  = ~ \$42 ;
-  assign \$44  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$45  = \$44  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$46  = ~ \$45 ;
-  assign \$47  = \$46 [2] & stage_3[4];
-  assign \$48  = \$43 [3] | \$47 ;
-  assign \$49  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$50  = \$49  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$51  = ~ \$50 ;
-  assign \$52  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$53  = \$52  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$54  = ~ \$53 ;
-  assign \$55  = \$54 [1] & stage_3[4];
-  assign \$56  = \$51 [0] | \$55 ;
-  assign \$57  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$58  = \$57  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$59  = ~ \$58 ;
-  assign \$60  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$61  = \$60  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$62  = ~ \$61 ;
-  assign \$63  = \$62 [0] & stage_3[4];
-  assign \$64  = \$59 [1] | \$63 ;
-  assign \$65  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$66  = \$65  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$67  = ~ \$66 ;
-  assign \$68  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$69  = \$68  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$70  = ~ \$69 ;
-  assign \$71  = \$70 [3] & stage_3[4];
-  assign \$72  = \$67 [2] | \$71 ;
-  assign \$73  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$74  = \$73  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$75  = ~ \$74 ;
-  assign \$76  = stage_3[15] ? found[3:0] : found[7:4];
-  assign \$77  = \$76  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
-  assign \$78  = ~ \$77 ;
-  assign \$79  = \$78 [2] & stage_3[4];
-  assign \$80  = \$75 [3] | \$79 ;
-  assign \$81  = whole & { \$48 , \$40 , \$32 , \$24  };
+  assign \$16  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$17  = \$16  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$18  = ~ \$17 ;
+  assign \$19  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$20  = \$19  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$21  = ~ \$20 ;
+  assign \$22  = \$21 [1] & stage_3[4];
+  assign \$23  = \$18 [0] | \$22 ;
+  assign \$24  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$25  = \$24  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$26  = ~ \$25 ;
+  assign \$27  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$28  = \$27  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$29  = ~ \$28 ;
+  assign \$30  = \$29 [0] & stage_3[4];
+  assign \$31  = \$26 [1] | \$30 ;
+  assign \$32  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$33  = \$32  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$34  = ~ \$33 ;
+  assign \$35  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$36  = \$35  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$37  = ~ \$36 ;
+  assign \$38  = \$37 [3] & stage_3[4];
+  assign \$39  = \$34 [2] | \$38 ;
+  assign \$40  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$41  = \$40  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$42  = ~ \$41 ;
+  assign \$43  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$44  = \$43  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$45  = ~ \$44 ;
+  assign \$46  = \$45 [2] & stage_3[4];
+  assign \$47  = \$42 [3] | \$46 ;
+  assign \$48  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$49  = \$48  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$50  = ~ \$49 ;
+  assign \$51  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$52  = \$51  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$53  = ~ \$52 ;
+  assign \$54  = \$53 [1] & stage_3[4];
+  assign \$55  = \$50 [0] | \$54 ;
+  assign \$56  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$57  = \$56  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$58  = ~ \$57 ;
+  assign \$59  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$60  = \$59  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$61  = ~ \$60 ;
+  assign \$62  = \$61 [0] & stage_3[4];
+  assign \$63  = \$58 [1] | \$62 ;
+  assign \$64  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$65  = \$64  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$66  = ~ \$65 ;
+  assign \$67  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$68  = \$67  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$69  = ~ \$68 ;
+  assign \$70  = \$69 [3] & stage_3[4];
+  assign \$71  = \$66 [2] | \$70 ;
+  assign \$72  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$73  = \$72  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$74  = ~ \$73 ;
+  assign \$75  = stage_3[15] ? found[3:0] : found[7:4];
+  assign \$76  = \$75  ^ { stage_3[14], stage_3[14], stage_3[14], stage_3[14] };
+  assign \$77  = ~ \$76 ;
+  assign \$78  = \$77 [2] & stage_3[4];
+  assign \$79  = \$74 [3] | \$78 ;
+  assign \$80  = whole & { \$47 , \$39 , \$31 , \$23  };
+  assign \$81  = stage_3[2] & stage_3[13];
   assign \$82  = stage_3[2] & stage_3[13];
   assign \$83  = stage_3[2] & stage_3[13];
   assign \$84  = stage_3[2] & stage_3[13];
-  assign \$85  = stage_3[2] & stage_3[13];
-  assign duplicate = \$81  & { \$85 , \$84 , \$83 , \$82  };
-  assign \$86  = ~ duplicate;
-  assign \$87  = whole & \$86 ;
-  assign active = \$87  & { stage_3[3], stage_3[3], stage_3[3], stage_3[3] };
-  assign \$88  = stage_3[15] ? found[7:4] : found[3:0];
-  assign \$89  = ~ active;
-  assign \$90  = \$88  & \$89 ;
-  assign \$91  = { stage_3[14], stage_3[14], stage_3[14], stage_3[14] } & active;
-  assign updated = \$90  | \$91 ;
-  assign \$92  = stage_3[15] ? found[3:0] : updated;
-  assign \$93  = stage_3[15] ? updated : found[7:4];
+  assign duplicate = \$80  & { \$84 , \$83 , \$82 , \$81  };
+  assign \$85  = ~ duplicate;
+  assign \$86  = whole & \$85 ;
+  assign active = \$86  & { stage_3[3], stage_3[3], stage_3[3], stage_3[3] };
+  assign \$87  = stage_3[15] ? found[7:4] : found[3:0];
+  assign \$88  = ~ active;
+  assign \$89  = \$87  & \$88 ;
+  assign \$90  = { stage_3[14], stage_3[14], stage_3[14], stage_3[14] } & active;
+  assign updated = \$89  | \$90 ;
+  assign \$91  = stage_3[15] ? found[3:0] : updated;
+  assign \$92  = stage_3[15] ? updated : found[7:4];
+  assign \$93  = stage_3[2] & stage_3[13];
   assign \$94  = stage_3[2] & stage_3[13];
   assign \$95  = stage_3[2] & stage_3[13];
   assign \$96  = stage_3[2] & stage_3[13];
-  assign \$97  = stage_3[2] & stage_3[13];
-  assign \$98  = ~ { \$97 , \$96 , \$95 , \$94  };
-  assign \$99  = { \$80 , \$72 , \$64 , \$56  } | \$98 ;
-  assign \$100  = active & \$99 ;
-  assign \$101  = stage_3[2] ? \$100  : 4'h0;
-  assign \$102  = stage_3[2] ? { active[3], active[3:2], active[2:1], active[1:0], active[0] } : stage_3[12:5];
-  assign \$103  = ~ stage_3[3];
-  assign \$104  = stage_3[2] & \$103 ;
-  assign \$105  = stage_3[2] & stage_3[3];
-  assign \$106  = ~ whole;
-  assign \$107  = strobed & \$106 ;
-  assign \$108  = | \$107 ;
-  assign \$109  = \$105  & \$108 ;
-  assign \$110  = stage_3[2] & stage_3[3];
-  assign \$111  = | duplicate;
-  assign \$112  = \$110  & \$111 ;
-  assign \$113  = ~ held;
-  assign take = \$113  | leaves;
+  assign \$97  = ~ { \$96 , \$95 , \$94 , \$93  };
+  assign \$98  = { \$79 , \$71 , \$63 , \$55  } | \$97 ;
+  assign \$99  = active & \$98 ;
+  assign \$100  = stage_3[2] ? \$99  : 4'h0;
+  assign \$101  = stage_3[2] ? { active[3], active[3:2], active[2:1], active[1:0], active[0] } : stage_3[12:5];
+  assign \$102  = ~ stage_3[3];
+  assign \$103  = stage_3[2] & \$102 ;
+  assign \$104  = stage_3[2] & stage_3[3];
+  assign \$105  = ~ whole;
+  assign \$106  = strobed & \$105 ;
+  assign \$107  = | \$106 ;
+  assign \$108  = \$104  & \$107 ;
+  assign \$109  = stage_3[2] & stage_3[3];
+  assign \$110  = | duplicate;
+  assign \$111  = \$109  & \$110 ;
+  assign \$112  = ~ held;
+  assign take = \$112  | leaves;
   assign pop = take & there;
-  assign \$114  = held & \$signature__data [14];
-  assign \$115  = \$114  & \$signature__data [15];
-  assign \$116  = ~ reported;
-  assign again = \$115  & \$116 ;
-  assign \$117  = ~ again;
-  assign access__valid = held & \$117 ;
+  assign \$113  = held & \$signature__data [14];
+  assign \$114  = \$113  & \$signature__data [15];
+  assign \$115  = ~ reported;
+  assign again = \$114  & \$115 ;
+  assign \$116  = ~ again;
+  assign access__valid = held & \$116 ;
   assign leaves = access__valid & access__ready;
-  assign \$118  = ! clear_state_state;
-  assign \$119  = clear_state_state == 1'h1;
-  assign \$120  = clear_state_state == 2'h2;
-  assign \$121  = under_way + enters;
-  assign \$122  = \$121  - leaves;
-  assign \$123  = under_way < 3'h7;
-  assign \$124  = \$123  | leaves;
-  assign \$125  = ~ enters;
-  assign \$126  = room & \$125 ;
-  assign \$127  = \$124  | \$126 ;
-  assign \$128  = ~ last_step;
-  assign \$129  = walking & \$128 ;
-  assign \$130  = clears_turn & request__valid;
-  assign \$131  = ~ \$130 ;
-  assign \$132  = \$129  & \$131 ;
-  assign \$133  = walk + 1'h1;
-  assign \$134  = stage_3[28:16] == stage_2[28:16];
-  assign \$135  = \$202 [2] & \$134 ;
-  assign \$136  = stage_3[28:16] == stage_1[28:16];
-  assign \$137  = \$202 [2] & \$136 ;
-  assign \$138  = write__addr == stage_1[28:16];
-  assign \$139  = \$202 [3] & \$138 ;
-  assign \$140  = index_5 == stage_1[28:16];
-  assign \$141  = \$202 [4] & \$140 ;
-  assign \$142  = | stage_2[6:5];
+  assign \$117  = ! clear_state_state;
+  assign \$118  = clear_state_state == 1'h1;
+  assign \$119  = clear_state_state == 2'h2;
+  assign \$120  = under_way + enters;
+  assign \$121  = \$120  - leaves;
+  assign \$122  = under_way < 3'h7;
+  assign \$123  = \$122  | leaves;
+  assign \$124  = ~ enters;
+  assign \$125  = room & \$124 ;
+  assign \$126  = \$123  | \$125 ;
+  assign \$127  = clears_turn & request__valid;
+  assign \$128  = ~ \$127 ;
+  assign \$129  = walk + 1'h1;
+  assign \$130  = walk == clear__payload[82:70];
+  assign \$131  = stage_3[28:16] == stage_2[28:16];
+  assign \$132  = \$199 [2] & \$131 ;
+  assign \$133  = stage_3[28:16] == stage_1[28:16];
+  assign \$134  = \$199 [2] & \$133 ;
+  assign \$135  = write__addr == stage_1[28:16];
+  assign \$136  = \$199 [3] & \$135 ;
+  assign \$137  = index_5 == stage_1[28:16];
+  assign \$138  = \$199 [4] & \$137 ;
+  assign \$139  = | stage_2[6:5];
+  assign \$140  = | stage_2[8:7];
+  assign \$141  = \$140  & stage_2[4];
+  assign \$142  = \$139  | \$141 ;
   assign \$143  = | stage_2[8:7];
-  assign \$144  = \$143  & stage_2[4];
-  assign \$145  = \$142  | \$144 ;
-  assign \$146  = | stage_2[8:7];
-  assign \$147  = | stage_2[6:5];
-  assign \$148  = \$147  & stage_2[4];
-  assign \$149  = \$146  | \$148 ;
-  assign \$150  = | stage_2[10:9];
+  assign \$144  = | stage_2[6:5];
+  assign \$145  = \$144  & stage_2[4];
+  assign \$146  = \$143  | \$145 ;
+  assign \$147  = | stage_2[10:9];
+  assign \$148  = | stage_2[12:11];
+  assign \$149  = \$148  & stage_2[4];
+  assign \$150  = \$147  | \$149 ;
   assign \$151  = | stage_2[12:11];
-  assign \$152  = \$151  & stage_2[4];
-  assign \$153  = \$150  | \$152 ;
-  assign \$154  = | stage_2[12:11];
-  assign \$155  = | stage_2[10:9];
-  assign \$156  = \$155  & stage_2[4];
-  assign \$157  = \$154  | \$156 ;
-  assign \$158  = & stage_2[6:5];
-  assign \$159  = ~ \$158 ;
-  assign \$160  = & stage_2[8:7];
-  assign \$161  = ~ \$160 ;
-  assign \$162  = \$161  & stage_2[4];
-  assign \$163  = \$159  | \$162 ;
-  assign \$164  = & stage_2[8:7];
-  assign \$165  = ~ \$164 ;
-  assign \$166  = & stage_2[6:5];
-  assign \$167  = ~ \$166 ;
-  assign \$168  = \$167  & stage_2[4];
-  assign \$169  = \$165  | \$168 ;
-  assign \$170  = & stage_2[10:9];
-  assign \$171  = ~ \$170 ;
-  assign \$172  = & stage_2[12:11];
-  assign \$173  = ~ \$172 ;
-  assign \$174  = \$173  & stage_2[4];
-  assign \$175  = \$171  | \$174 ;
-  assign \$176  = & stage_2[12:11];
-  assign \$177  = ~ \$176 ;
-  assign \$178  = & stage_2[10:9];
-  assign \$179  = ~ \$178 ;
-  assign \$180  = \$179  & stage_2[4];
-  assign \$181  = \$177  | \$180 ;
-  assign \$182  = ~ { \$181 , \$175 , \$169 , \$163  };
-  assign \$183  = \write__addr$34  + enters;
-  assign \$184  = \write__addr$38  + \$200 [2];
-  assign \$185  = count + \$200 [2];
-  assign \$186  = \$185  - pop;
-  assign \$187  = count > 1'h1;
-  assign \$188  = \$200 [2] | \$187 ;
-  assign \$189  = ~ pop;
-  assign \$190  = there & \$189 ;
-  assign \$191  = \$188  | \$190 ;
-  assign \$192  = \$signature__addr  + pop;
-  assign \$193  = \$signature__data [13] | \$signature__data [14];
-  assign \$194  = \$193  | \$signature__data [15];
-  assign \$195  = leaves & \$194 ;
-  assign \$196  = again | \$195 ;
-  assign \$197  = ~ reported;
-  assign \$198  = \$signature__data [14] & \$197 ;
+  assign \$152  = | stage_2[10:9];
+  assign \$153  = \$152  & stage_2[4];
+  assign \$154  = \$151  | \$153 ;
+  assign \$155  = & stage_2[6:5];
+  assign \$156  = ~ \$155 ;
+  assign \$157  = & stage_2[8:7];
+  assign \$158  = ~ \$157 ;
+  assign \$159  = \$158  & stage_2[4];
+  assign \$160  = \$156  | \$159 ;
+  assign \$161  = & stage_2[8:7];
+  assign \$162  = ~ \$161 ;
+  assign \$163  = & stage_2[6:5];
+  assign \$164  = ~ \$163 ;
+  assign \$165  = \$164  & stage_2[4];
+  assign \$166  = \$162  | \$165 ;
+  assign \$167  = & stage_2[10:9];
+  assign \$168  = ~ \$167 ;
+  assign \$169  = & stage_2[12:11];
+  assign \$170  = ~ \$169 ;
+  assign \$171  = \$170  & stage_2[4];
+  assign \$172  = \$168  | \$171 ;
+  assign \$173  = & stage_2[12:11];
+  assign \$174  = ~ \$173 ;
+  assign \$175  = & stage_2[10:9];
+  assign \$176  = ~ \$175 ;
+  assign \$177  = \$176  & stage_2[4];
+  assign \$178  = \$174  | \$177 ;
+  assign \$179  = ~ { \$178 , \$172 , \$166 , \$160  };
+  assign \$180  = \write__addr$32  + enters;
+  assign \$181  = \write__addr$36  + \$197 [2];
+  assign \$182  = count + \$197 [2];
+  assign \$183  = \$182  - pop;
+  assign \$184  = count > 1'h1;
+  assign \$185  = \$197 [2] | \$184 ;
+  assign \$186  = ~ pop;
+  assign \$187  = there & \$186 ;
+  assign \$188  = \$185  | \$187 ;
+  assign \$189  = \$signature__addr  + pop;
+  assign \$190  = \$signature__data [13] | \$signature__data [14];
+  assign \$191  = \$190  | \$signature__data [15];
+  assign \$192  = leaves & \$191 ;
+  assign \$193  = again | \$192 ;
+  assign \$194  = ~ reported;
+  assign \$195  = \$signature__data [14] & \$194 ;
   always @(posedge clk)
-    \$200  <= \$199 ;
+    \$197  <= \$196 ;
   always @(posedge clk)
-    \$202  <= \$201 ;
+    \$199  <= \$198 ;
   always @(posedge clk)
-    under_way <= \$203 ;
+    under_way <= \$200 ;
   always @(posedge clk)
-    room <= \$204 ;
+    room <= \$201 ;
   always @(posedge clk)
-    clears_turn <= \$205 ;
+    walk <= \$202 ;
   always @(posedge clk)
-    walk <= \$206 ;
+    clears_turn <= \$203 ;
   always @(posedge clk)
-    walking <= \$207 ;
+    clear_state_state <= \$204 ;
   always @(posedge clk)
-    clear_state_state <= \$208 ;
+    stage_1 <= \$205 ;
   always @(posedge clk)
-    stage_1 <= \$209 ;
+    stage_2 <= \$206 ;
   always @(posedge clk)
-    stage_2 <= \$210 ;
+    stage_3 <= \$207 ;
   always @(posedge clk)
-    stage_3 <= \$211 ;
+    write__addr <= \$208 ;
   always @(posedge clk)
-    write__addr <= \$212 ;
+    index_5 <= \$209 ;
   always @(posedge clk)
-    index_5 <= \$213 ;
+    write__data <= \$210 ;
   always @(posedge clk)
-    write__data <= \$214 ;
+    kept_1 <= \$211 ;
   always @(posedge clk)
-    kept_1 <= \$215 ;
+    kept_2 <= \$212 ;
   always @(posedge clk)
-    kept_2 <= \$216 ;
+    answer_0 <= \$213 ;
   always @(posedge clk)
-    answer_0 <= \$217 ;
+    newest <= \$214 ;
   always @(posedge clk)
-    newest <= \$218 ;
+    newer <= \$215 ;
   always @(posedge clk)
-    newer <= \$219 ;
+    entry <= \$216 ;
   always @(posedge clk)
-    entry <= \$220 ;
+    strobed <= \$217 ;
   always @(posedge clk)
-    strobed <= \$221 ;
+    whole <= \$218 ;
   always @(posedge clk)
-    whole <= \$222 ;
+    \write__addr$32  <= \$219 ;
   always @(posedge clk)
-    \write__addr$34  <= \$223 ;
+    \write__addr$36  <= \$220 ;
   always @(posedge clk)
-    \write__addr$38  <= \$224 ;
+    count <= \$221 ;
   always @(posedge clk)
-    count <= \$225 ;
+    there <= \$222 ;
   always @(posedge clk)
-    there <= \$226 ;
+    \$signature__addr  <= \$223 ;
   always @(posedge clk)
-    \$signature__addr  <= \$227 ;
+    held <= \$224 ;
   always @(posedge clk)
-    held <= \$228 ;
+    reported <= \$225 ;
   always @(posedge clk)
-    reported <= \$229 ;
+    error__valid <= \$226 ;
   always @(posedge clk)
-    error__valid <= \$230 ;
-  always @(posedge clk)
-    error__payload <= \$231 ;
+    error__payload <= \$227 ;
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     clear__ready = 1'h0;
@@ -7724,327 +7712,309 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$199  = { \$200 [1:0], enters };
+    \$196  = { \$197 [1:0], enters };
     if (rst) begin
-      \$199  = 3'h0;
+      \$196  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$201  = { \$202 [3:0], \$16  };
+    \$198  = { \$199 [3:0], \$15  };
     if (rst) begin
-      \$201  = 5'h00;
+      \$198  = 5'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    after[3:0] = \$92 ;
-    after[7:4] = \$93 ;
+    after[3:0] = \$91 ;
+    after[7:4] = \$92 ;
     if (stage_3[0]) begin
       after = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$203  = \$122 [3:0];
+    \$200  = \$121 [3:0];
     if (rst) begin
-      \$203  = 4'h0;
+      \$200  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$204  = \$127 ;
+    \$201  = \$126 ;
     if (rst) begin
-      \$204  = 1'h1;
+      \$201  = 1'h1;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$205  = \$132 ;
+    \$202  = walk;
     casez (clear_state_state)
       2'h0:
-          if (clear__valid) begin
-            if (clear__payload[56]) begin
-              \$205  = 1'h1;
-            end
-          end
-    endcase
-    if (rst) begin
-      \$205  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$206  = walk;
-    casez (clear_state_state)
-      2'h0:
-          \$206  = clear__payload[69:57];
+          \$202  = clear__payload[69:57];
       2'h1:
           if (clears_turn) begin
-            \$206  = \$133 [12:0];
+            \$202  = \$129 [12:0];
           end
     endcase
     if (rst) begin
-      \$206  = 13'h0000;
+      \$202  = 13'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$207  = walking;
+    \$203  = clears_turn;
     casez (clear_state_state)
       2'h0:
           if (clear__valid) begin
             if (clear__payload[56]) begin
-              \$207  = 1'h1;
+              \$203  = 1'h1;
             end
           end
       2'h1:
-          if (last_step) begin
-            \$207  = 1'h0;
+        begin
+          \$203  = \$128 ;
+          if (clears_turn) begin
+            if (\$130 ) begin
+              \$203  = 1'h0;
+            end
           end
+        end
     endcase
     if (rst) begin
-      \$207  = 1'h0;
+      \$203  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$208  = clear_state_state;
+    \$204  = clear_state_state;
     casez (clear_state_state)
       2'h0:
           if (clear__valid) begin
             (* full_case = 32'd1 *)
             if (clear__payload[56]) begin
-              \$208  = 2'h1;
+              \$204  = 2'h1;
             end else begin
-              \$208  = 2'h2;
+              \$204  = 2'h2;
             end
           end
       2'h1:
-          if (last_step) begin
-            \$208  = 2'h2;
+          if (clears_turn) begin
+            if (\$130 ) begin
+              \$204  = 2'h2;
+            end
           end
       2'h2:
-          \$208  = 2'h0;
+          \$204  = 2'h0;
     endcase
     if (rst) begin
-      \$208  = 2'h0;
+      \$204  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$209  = stage_0;
+    \$205  = stage_0;
     if (rst) begin
-      \$209  = 29'h00000000;
+      \$205  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$210  = stage_1;
+    \$206  = stage_1;
     if (rst) begin
-      \$210  = 29'h00000000;
+      \$206  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$211  = stage_2;
+    \$207  = stage_2;
     if (rst) begin
-      \$211  = 29'h00000000;
+      \$207  = 29'h00000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$212  = stage_3[28:16];
+    \$208  = stage_3[28:16];
     if (rst) begin
-      \$212  = 13'h0000;
+      \$208  = 13'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$213  = write__addr;
+    \$209  = write__addr;
     if (rst) begin
-      \$213  = 13'h0000;
+      \$209  = 13'h0000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$214  = after;
+    \$210  = after;
     if (rst) begin
-      \$214  = 8'h00;
+      \$210  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$215  = write__data;
+    \$211  = write__data;
     if (rst) begin
-      \$215  = 8'h00;
+      \$211  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$216  = kept_1;
+    \$212  = kept_1;
     if (rst) begin
-      \$216  = 8'h00;
+      \$212  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$217  = read__data;
+    \$213  = read__data;
     if (rst) begin
-      \$217  = 8'h00;
+      \$213  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$218  = \$135 ;
+    \$214  = \$132 ;
     if (rst) begin
-      \$218  = 1'h0;
+      \$214  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$219  = { \$141 , \$139 , \$137  };
+    \$215  = { \$138 , \$136 , \$134  };
     if (rst) begin
-      \$219  = 3'h0;
+      \$215  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
     (* full_case = 32'd1 *)
     if (newer[0]) begin
-      \$220  = write__data;
+      \$216  = write__data;
     end else if (newer[1]) begin
-      \$220  = kept_1;
+      \$216  = kept_1;
     end else if (newer[2]) begin
-      \$220  = kept_2;
+      \$216  = kept_2;
     end else begin
-      \$220  = answer_0;
+      \$216  = answer_0;
     end
     if (rst) begin
-      \$220  = 8'h00;
+      \$216  = 8'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$221  = { \$157 , \$153 , \$149 , \$145  };
+    \$217  = { \$154 , \$150 , \$146 , \$142  };
+    if (rst) begin
+      \$217  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$218  = \$179 ;
+    if (rst) begin
+      \$218  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$219  = \$180 [2:0];
+    if (rst) begin
+      \$219  = 3'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$220  = \$181 [2:0];
+    if (rst) begin
+      \$220  = 3'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
+    \$221  = \$183 [3:0];
     if (rst) begin
       \$221  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$222  = \$182 ;
+    \$222  = \$188 ;
     if (rst) begin
-      \$222  = 4'h0;
+      \$222  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$223  = \$183 [2:0];
+    \$223  = \$189 [2:0];
     if (rst) begin
       \$223  = 3'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$224  = \$184 [2:0];
+    \$224  = held;
+    if (take) begin
+      \$224  = there;
+    end
     if (rst) begin
-      \$224  = 3'h0;
+      \$224  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$225  = \$186 [3:0];
+    \$225  = reported;
+    if (again) begin
+      \$225  = 1'h1;
+    end
+    if (leaves) begin
+      \$225  = 1'h0;
+    end
     if (rst) begin
-      \$225  = 4'h0;
+      \$225  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$226  = \$191 ;
+    \$226  = \$193 ;
     if (rst) begin
       \$226  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$227  = \$192 [2:0];
-    if (rst) begin
-      \$227  = 3'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$228  = held;
-    if (take) begin
-      \$228  = there;
-    end
-    if (rst) begin
-      \$228  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$229  = reported;
-    if (again) begin
-      \$229  = 1'h1;
-    end
-    if (leaves) begin
-      \$229  = 1'h0;
-    end
-    if (rst) begin
-      \$229  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$230  = \$196 ;
-    if (rst) begin
-      \$230  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$10 ) begin end
-    \$231 [35:4] = access__payload[44:13];
-    \$231 [67:36] = access__payload[148:117];
+    \$227 [35:4] = access__payload[44:13];
+    \$227 [67:36] = access__payload[148:117];
     (* full_case = 32'd1 *)
     if (\$signature__data [13]) begin
-      \$231 [3:0] = 4'hd;
-    end else if (\$198 ) begin
-      \$231 [3:0] = 4'h6;
+      \$227 [3:0] = 4'hd;
+    end else if (\$195 ) begin
+      \$227 [3:0] = 4'h6;
     end else begin
-      \$231 [3:0] = 4'h4;
+      \$227 [3:0] = 4'h4;
     end
     if (rst) begin
-      \$231  = 68'h00000000000000000;
+      \$227  = 68'h00000000000000000;
     end
   end
-  assign valid = { \$200 , enters };
-  assign writes = { \$202 , \$16  };
+  assign valid = { \$197 , enters };
+  assign writes = { \$199 , \$15  };
   assign index_4 = write__addr;
   assign kept_0 = write__data;
   assign read__addr = stage_0[28:16];
-  assign own = { \$48 , \$40 , \$32 , \$24  };
-  assign other = { \$80 , \$72 , \$64 , \$56  };
-  assign rests_at = \write__addr$34 ;
-  assign \write__en$36  = enters;
-  assign results_at = \write__addr$38 ;
-  assign \write__en$40  = \$200 [2];
-  assign \write__data$41  = result;
+  assign own = { \$47 , \$39 , \$31 , \$23  };
+  assign other = { \$79 , \$71 , \$63 , \$55  };
+  assign rests_at = \write__addr$32 ;
+  assign \write__en$34  = enters;
+  assign results_at = \write__addr$36 ;
+  assign \write__en$38  = \$197 [2];
+  assign \write__data$39  = result;
   assign get_at = \$signature__addr ;
   assign \$signature__en  = take;
-  assign \$signature__addr$50  = \$signature__addr ;
-  assign \$signature__en$51  = take;
-  assign \clear__payload.plan  = clear__payload[1:0];
-  assign \clear__payload.any_tiles  = clear__payload[2];
-  assign \clear__payload.first_tile  = clear__payload[12:3];
-  assign \clear__payload.last_tile  = clear__payload[22:13];
-  assign \clear__payload.any_commands  = clear__payload[23];
-  assign \clear__payload.first_command  = clear__payload[39:24];
-  assign \clear__payload.last_command  = clear__payload[55:40];
-  assign \clear__payload.any_touch  = clear__payload[56];
-  assign \clear__payload.first_touch  = clear__payload[69:57];
-  assign \clear__payload.last_touch  = clear__payload[82:70];
+  assign \$signature__addr$48  = \$signature__addr ;
+  assign \$signature__en$49  = take;
   assign \stage_0.clear  = stage_0[0];
   assign \stage_0.write  = stage_0[1];
   assign \stage_0.update  = stage_0[2];
@@ -8102,24 +8072,24 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   assign \result.unknown  = result[13];
   assign \result.partial  = result[14];
   assign \result.duplicate  = result[15];
-  assign \write__data$37.dtype  = \write__data$37 [1:0];
-  assign \write__data$37.source  = \write__data$37 [3:2];
-  assign \write__data$37.tag  = \write__data$37 [6:4];
-  assign \write__data$37.last  = \write__data$37 [7];
-  assign \write__data$37.address  = \write__data$37 [39:8];
-  assign \write__data$37.data  = \write__data$37 [103:40];
-  assign \write__data$37.tile  = \write__data$37 [135:104];
-  assign \write__data$37.tile.tracked  = \write__data$37 [104];
-  assign \write__data$37.tile.plan  = \write__data$37 [106:105];
-  assign \write__data$37.tile.slot  = \write__data$37 [116:107];
-  assign \write__data$37.tile.wg  = \write__data$37 [132:117];
-  assign \write__data$37.tile.wf  = \write__data$37 [135:133];
-  assign \write__data$41.write  = result[0];
-  assign \write__data$41.add  = result[4:1];
-  assign \write__data$41.strobe  = result[12:5];
-  assign \write__data$41.unknown  = result[13];
-  assign \write__data$41.partial  = result[14];
-  assign \write__data$41.duplicate  = result[15];
+  assign \write__data$35.dtype  = \write__data$35 [1:0];
+  assign \write__data$35.source  = \write__data$35 [3:2];
+  assign \write__data$35.tag  = \write__data$35 [6:4];
+  assign \write__data$35.last  = \write__data$35 [7];
+  assign \write__data$35.address  = \write__data$35 [39:8];
+  assign \write__data$35.data  = \write__data$35 [103:40];
+  assign \write__data$35.tile  = \write__data$35 [135:104];
+  assign \write__data$35.tile.tracked  = \write__data$35 [104];
+  assign \write__data$35.tile.plan  = \write__data$35 [106:105];
+  assign \write__data$35.tile.slot  = \write__data$35 [116:107];
+  assign \write__data$35.tile.wg  = \write__data$35 [132:117];
+  assign \write__data$35.tile.wf  = \write__data$35 [135:133];
+  assign \write__data$39.write  = result[0];
+  assign \write__data$39.add  = result[4:1];
+  assign \write__data$39.strobe  = result[12:5];
+  assign \write__data$39.unknown  = result[13];
+  assign \write__data$39.partial  = result[14];
+  assign \write__data$39.duplicate  = result[15];
   assign \$signature__data.write  = \$signature__data [0];
   assign \$signature__data.add  = \$signature__data [4:1];
   assign \$signature__data.strobe  = \$signature__data [12:5];
@@ -8141,18 +8111,28 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   assign \access__payload.tile.slot  = access__payload[129:120];
   assign \access__payload.tile.wg  = access__payload[145:130];
   assign \access__payload.tile.wf  = access__payload[148:146];
-  assign \$signature__data$58.dtype  = \$signature__data$58 [1:0];
-  assign \$signature__data$58.source  = \$signature__data$58 [3:2];
-  assign \$signature__data$58.tag  = \$signature__data$58 [6:4];
-  assign \$signature__data$58.last  = \$signature__data$58 [7];
-  assign \$signature__data$58.address  = \$signature__data$58 [39:8];
-  assign \$signature__data$58.data  = \$signature__data$58 [103:40];
-  assign \$signature__data$58.tile  = \$signature__data$58 [135:104];
-  assign \$signature__data$58.tile.tracked  = \$signature__data$58 [104];
-  assign \$signature__data$58.tile.plan  = \$signature__data$58 [106:105];
-  assign \$signature__data$58.tile.slot  = \$signature__data$58 [116:107];
-  assign \$signature__data$58.tile.wg  = \$signature__data$58 [132:117];
-  assign \$signature__data$58.tile.wf  = \$signature__data$58 [135:133];
+  assign \$signature__data$56.dtype  = \$signature__data$56 [1:0];
+  assign \$signature__data$56.source  = \$signature__data$56 [3:2];
+  assign \$signature__data$56.tag  = \$signature__data$56 [6:4];
+  assign \$signature__data$56.last  = \$signature__data$56 [7];
+  assign \$signature__data$56.address  = \$signature__data$56 [39:8];
+  assign \$signature__data$56.data  = \$signature__data$56 [103:40];
+  assign \$signature__data$56.tile  = \$signature__data$56 [135:104];
+  assign \$signature__data$56.tile.tracked  = \$signature__data$56 [104];
+  assign \$signature__data$56.tile.plan  = \$signature__data$56 [106:105];
+  assign \$signature__data$56.tile.slot  = \$signature__data$56 [116:107];
+  assign \$signature__data$56.tile.wg  = \$signature__data$56 [132:117];
+  assign \$signature__data$56.tile.wf  = \$signature__data$56 [135:133];
+  assign \clear__payload.plan  = clear__payload[1:0];
+  assign \clear__payload.any_tiles  = clear__payload[2];
+  assign \clear__payload.first_tile  = clear__payload[12:3];
+  assign \clear__payload.last_tile  = clear__payload[22:13];
+  assign \clear__payload.any_commands  = clear__payload[23];
+  assign \clear__payload.first_command  = clear__payload[39:24];
+  assign \clear__payload.last_command  = clear__payload[55:40];
+  assign \clear__payload.any_touch  = clear__payload[56];
+  assign \clear__payload.first_touch  = clear__payload[69:57];
+  assign \clear__payload.last_touch  = clear__payload[82:70];
   assign \stage_1.clear  = stage_1[0];
   assign \stage_1.write  = stage_1[1];
   assign \stage_1.update  = stage_1[2];
@@ -8191,41 +8171,41 @@ module \t3_node_small.controller.first_touch (rst, clear__valid, request__ready,
   assign \error__payload.tile.slot  = error__payload[48:39];
   assign \error__payload.tile.wg  = error__payload[64:49];
   assign \error__payload.tile.wf  = error__payload[67:65];
-  assign access__payload[148:117] = \$signature__data$58 [135:104];
-  assign access__payload[108:45] = \$signature__data$58 [103:40];
-  assign access__payload[44:13] = \$signature__data$58 [39:8];
-  assign access__payload[12] = \$signature__data$58 [7];
-  assign access__payload[11:9] = \$signature__data$58 [6:4];
-  assign access__payload[8:7] = \$signature__data$58 [3:2];
-  assign access__payload[6:5] = \$signature__data$58 [1:0];
+  assign access__payload[148:117] = \$signature__data$56 [135:104];
+  assign access__payload[108:45] = \$signature__data$56 [103:40];
+  assign access__payload[44:13] = \$signature__data$56 [39:8];
+  assign access__payload[12] = \$signature__data$56 [7];
+  assign access__payload[11:9] = \$signature__data$56 [6:4];
+  assign access__payload[8:7] = \$signature__data$56 [3:2];
+  assign access__payload[6:5] = \$signature__data$56 [1:0];
   assign access__payload[116:109] = \$signature__data [12:5];
   assign access__payload[4:1] = \$signature__data [4:1];
   assign access__payload[0] = \$signature__data [0];
-  assign \write__data$37 [135:104] = request__payload[161:130];
-  assign \write__data$37 [103:40] = request__payload[105:42];
-  assign \write__data$37 [39:8] = request__payload[41:10];
-  assign \write__data$37 [7] = request__payload[9];
-  assign \write__data$37 [6:4] = request__payload[8:6];
-  assign \write__data$37 [3:2] = request__payload[5:4];
-  assign \write__data$37 [1:0] = request__payload[3:2];
-  assign result[15] = \$112 ;
-  assign result[14] = \$109 ;
-  assign result[13] = \$104 ;
-  assign result[12:5] = \$102 ;
-  assign result[4:1] = \$101 ;
+  assign \write__data$35 [135:104] = request__payload[161:130];
+  assign \write__data$35 [103:40] = request__payload[105:42];
+  assign \write__data$35 [39:8] = request__payload[41:10];
+  assign \write__data$35 [7] = request__payload[9];
+  assign \write__data$35 [6:4] = request__payload[8:6];
+  assign \write__data$35 [3:2] = request__payload[5:4];
+  assign \write__data$35 [1:0] = request__payload[3:2];
+  assign result[15] = \$111 ;
+  assign result[14] = \$108 ;
+  assign result[13] = \$103 ;
+  assign result[12:5] = \$101 ;
+  assign result[4:1] = \$100 ;
   assign result[0] = stage_3[1];
-  assign stage_0[28:16] = \$13 ;
+  assign stage_0[28:16] = \$12 ;
   assign stage_0[15:13] = request__payload[116:114];
   assign stage_0[12:5] = request__payload[113:106];
-  assign stage_0[4] = \$12 ;
-  assign stage_0[3] = \$9 ;
-  assign stage_0[2] = \$4 ;
-  assign stage_0[1] = \$3 ;
+  assign stage_0[4] = \$11 ;
+  assign stage_0[3] = \$8 ;
+  assign stage_0[2] = \$3 ;
+  assign stage_0[1] = \$2 ;
   assign stage_0[0] = clears_turn;
-  assign write__en = \$202 [3];
+  assign write__en = \$199 [3];
 endmodule
 
-module \t3_node_small.controller.memory (rst, i__valid, leaves, occupancy, commit__valid, commit__payload, read__valid, read__payload, error__valid, error__payload, access__ready, access__payload, \port$18046$0 , clk);
+module \t3_node_small.controller.memory (rst, i__valid, leaves, occupancy, commit__valid, commit__payload, read__valid, read__payload, error__valid, error__payload, access__ready, access__payload, \port$18040$0 , clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$11 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$11 <= 1'b0;
   wire \$1 ;
@@ -8461,8 +8441,8 @@ module \t3_node_small.controller.memory (rst, i__valid, leaves, occupancy, commi
   wire \o__valid$39 ;
   output [15:0] occupancy;
   reg [15:0] occupancy = 16'h0000;
-  input [7:0] \port$18046$0 ;
-  wire [7:0] \port$18046$0 ;
+  input [7:0] \port$18040$0 ;
+  wire [7:0] \port$18040$0 ;
   output [67:0] read__payload;
   reg [67:0] read__payload = 68'h00000000000000000;
   wire [63:0] \read__payload.data ;
@@ -8520,7 +8500,7 @@ module \t3_node_small.controller.memory (rst, i__valid, leaves, occupancy, commi
   assign \$11  = writes & \$10 ;
   assign \$12  = | o__payload[44:29];
   assign \$13  = now + 1'h1;
-  assign \$14  = now - \port$18046$0 ;
+  assign \$14  = now - \port$18040$0 ;
   assign \$15  = head_due | becomes_due;
   assign \$16  = following_valid & following_due;
   assign \$17  = ~ head_due;
@@ -8742,7 +8722,7 @@ module \t3_node_small.controller.memory (rst, i__valid, leaves, occupancy, commi
   assign following_behind = { match[7:0], \$11  };
   assign \i__valid$29  = issue;
   assign \i__payload$30  = head;
-  assign latency = { 8'h00, \port$18046$0  };
+  assign latency = { 8'h00, \port$18040$0  };
   assign \following.write  = o__payload[0];
   assign \following.add  = o__payload[4:1];
   assign \following.dtype  = o__payload[6:5];
@@ -17147,7 +17127,7 @@ module \t3_node_small.controller.reports (rst, i__1__ready, i__0__valid, i__0__p
   assign \$33  = 1'h0;
 endmodule
 
-module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b__payload, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, \port$18048$0 , interval, fraction, header_interval, header_fraction, o__ready);
+module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b__payload, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, \port$18042$0 , interval, fraction, header_interval, header_fraction, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$24 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$24 <= 1'b0;
   reg [63:0] \$1 ;
@@ -17397,8 +17377,8 @@ module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, 
   wire open_;
   reg [8:0] owed = 9'h000;
   reg [15:0] pause = 16'h0000;
-  input [8:0] \port$18048$0 ;
-  wire [8:0] \port$18048$0 ;
+  input [8:0] \port$18042$0 ;
+  wire [8:0] \port$18042$0 ;
   wire [134:0] producer__payload;
   wire [31:0] \producer__payload.address ;
   wire [63:0] \producer__payload.data ;
@@ -17529,7 +17509,7 @@ module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, 
     .\i$14 (credit_i),
     .i__payload(word),
     .i__valid(\i__valid$43 ),
-    .latency(\port$18048$0 ),
+    .latency(\port$18042$0 ),
     .o__payload(tx__payload),
     .o__ready(o__ready),
     .o__valid(tx__valid),
@@ -17732,8 +17712,8 @@ module \t3_node_small.egress (credit, clk, rst, i__valid, dma__ready, b__valid, 
   assign header_bits = { 1'h0, header };
   assign \i__ready$38  = 1'h1;
   assign \i__payload$45  = word;
-  assign latency = { 7'h00, \port$18048$0  };
-  assign \latency$48  = { 7'h00, \port$18048$0  };
+  assign latency = { 7'h00, \port$18042$0  };
+  assign \latency$48  = { 7'h00, \port$18042$0  };
   assign \tx__payload.data  = tx__payload[63:0];
   assign \tx__payload.keep  = tx__payload[71:64];
   assign \tx__payload.last  = tx__payload[72];
@@ -19392,7 +19372,7 @@ module \t3_node_small.egress.merged (rst, o__ready, i__valid, i__payload, room, 
   assign \i__payload.last  = i__payload[134];
 endmodule
 
-module \t3_node_small.engine (rst, \i__valid$30 , read__valid, block__ready, first_read__valid, bytes, \port$7879$0 , stall, read__ready, block__valid, block__payload, data__payload, read__payload, \port$17138$0 , \port$17140$0 , first_read__payload, packet__valid, done__valid, done__payload, packet__ready, clk
+module \t3_node_small.engine (rst, \i__valid$30 , read__valid, block__ready, first_read__valid, bytes, \port$7875$0 , stall, read__ready, block__valid, block__payload, data__payload, read__payload, \port$17132$0 , \port$17134$0 , first_read__payload, packet__valid, done__valid, done__payload, packet__ready, clk
 );
   reg \$auto$verilog_backend.cc:2355:dump_module$33 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$33 <= 1'b0;
@@ -19718,13 +19698,13 @@ module \t3_node_small.engine (rst, \i__valid$30 , read__valid, block__ready, fir
   output packet__valid;
   reg packet__valid = 1'h0;
   (* init = 30'h00000000 *)
-  output [29:0] \port$17138$0 ;
-  wire [29:0] \port$17138$0 ;
+  output [29:0] \port$17132$0 ;
+  wire [29:0] \port$17132$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$17140$0 ;
-  wire [72:0] \port$17140$0 ;
-  output [31:0] \port$7879$0 ;
-  wire [31:0] \port$7879$0 ;
+  output [72:0] \port$17134$0 ;
+  wire [72:0] \port$17134$0 ;
+  output [31:0] \port$7875$0 ;
+  wire [31:0] \port$7875$0 ;
   reg [3:0] position = 4'h0;
   output [35:0] read__payload;
   wire [35:0] read__payload;
@@ -20296,9 +20276,9 @@ module \t3_node_small.engine (rst, \i__valid$30 , read__valid, block__ready, fir
   assign data__valid = \i__valid$30 ;
   assign \end  = \$23 [2:0];
   assign packet__payload = { \$140 , \$25 , \$138  };
-  assign \port$7879$0  = \$25 ;
-  assign \port$17138$0  = \$138 ;
-  assign \port$17140$0  = \$140 ;
+  assign \port$7875$0  = \$25 ;
+  assign \port$17132$0  = \$138 ;
+  assign \port$17134$0  = \$140 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -37260,7 +37240,7 @@ module \t3_node_small.plan_state (rst, table__valid, full__valid, command_done__
   assign status[0] = plans[0];
 endmodule
 
-module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, remote__valid, aw__payload, w__payload, ar__payload, \port$15164$0 , \port$15166$0 , busy, error__valid
+module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, remote__valid, aw__payload, w__payload, ar__payload, \port$15160$0 , \port$15162$0 , busy, error__valid
 , error__payload, b__valid, b__payload, r__payload, stall, r__valid, remote__payload, compute__valid, compute__payload, commit__payload, read__payload, \o__ready$54 , plans, o__ready, table__payload, aw__valid);
   reg \$auto$verilog_backend.cc:2355:dump_module$46 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$46 <= 1'b0;
@@ -37873,11 +37853,11 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
   (* init = 4'h0 *)
-  output [3:0] \port$15164$0 ;
-  wire [3:0] \port$15164$0 ;
+  output [3:0] \port$15160$0 ;
+  wire [3:0] \port$15160$0 ;
   (* init = 5'h00 *)
-  output [4:0] \port$15166$0 ;
-  wire [4:0] \port$15166$0 ;
+  output [4:0] \port$15162$0 ;
+  wire [4:0] \port$15162$0 ;
   output [70:0] r__payload;
   wire [70:0] r__payload;
   wire [70:0] \r__payload$35 ;
@@ -38412,8 +38392,8 @@ module \t3_node_small.producer (w__valid, b__ready, ar__valid, r__ready, clk, rs
   assign policy = 2'h0;
   assign routed__valid = taken;
   assign events = { stall, \$141 , bytes, \$139  };
-  assign \port$15164$0  = \$139 ;
-  assign \port$15166$0  = \$141 ;
+  assign \port$15160$0  = \$139 ;
+  assign \port$15162$0  = \$141 ;
   assign \remote__payload.op  = remote__payload[1:0];
   assign \remote__payload.dtype  = remote__payload[3:2];
   assign \remote__payload.tracked  = remote__payload[4];
@@ -57276,8 +57256,8 @@ module \t3_node_small.registers (aw__valid, w__valid, b__ready, ar__payload, ar_
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$17921$0 (\$1981 ),
-    .\port$17938$0 (word),
+    .\port$17915$0 (\$1981 ),
+    .\port$17932$0 (word),
     .refused(\refused$141 ),
     .rst(rst),
     .status(status),
@@ -63116,7 +63096,7 @@ module \t3_node_small.registers.counters (rst, first_read__valid, clear_marks, d
   assign stage_0[0] = 1'h1;
 endmodule
 
-module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \port$17938$0 , refused, table__valid, table__payload, i__ready, clk);
+module \t3_node_small.registers.guard (rst, status, \port$17915$0 , i__valid, \port$17932$0 , refused, table__valid, table__payload, i__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$63 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$63 <= 1'b0;
   wire \$1 ;
@@ -63503,10 +63483,10 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
   wire [14:0] \own.end ;
   wire [14:0] \own.first ;
   wire [3:0] place;
-  input [22:0] \port$17921$0 ;
-  wire [22:0] \port$17921$0 ;
-  input [31:0] \port$17938$0 ;
-  wire [31:0] \port$17938$0 ;
+  input [22:0] \port$17915$0 ;
+  wire [22:0] \port$17915$0 ;
+  input [31:0] \port$17932$0 ;
+  wire [31:0] \port$17932$0 ;
   reg [30:0] range_ = 31'h00000000;
   wire \range_.any ;
   wire [14:0] \range_.end ;
@@ -63632,14 +63612,14 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
 `endif
   always @(posedge clk) begin
     if (\write__en$30 )
-      owners_region[\port$17921$0 [6:3]] <= \port$17938$0 [16:14];
+      owners_region[\port$17915$0 [6:3]] <= \port$17932$0 [16:14];
   end
   reg [2:0] _2_;
 `ifndef SYNTHESIS
   initial _2_ = 0;
 `endif
   always @(posedge clk) begin
-    _2_ <= owners_region[\port$17921$0 [6:3]];
+    _2_ <= owners_region[\port$17915$0 [6:3]];
   end
   assign \read__data$41  = _2_;
   reg [2:0] owners_route [7:0];
@@ -63649,14 +63629,14 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
 `endif
   always @(posedge clk) begin
     if (\write__en$33 )
-      owners_route[\port$17921$0 [5:3]] <= \port$17938$0 [14:12];
+      owners_route[\port$17915$0 [5:3]] <= \port$17932$0 [14:12];
   end
   reg [2:0] _3_;
 `ifndef SYNTHESIS
   initial _3_ = 0;
 `endif
   always @(posedge clk) begin
-    _3_ <= owners_route[\port$17921$0 [5:3]];
+    _3_ <= owners_route[\port$17915$0 [5:3]];
   end
   assign \read__data$42  = _3_;
   assign \$1  = status[0] | status[3];
@@ -63666,7 +63646,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
   assign \$5  = known_firsts >> { \$298 , now[6:5] };
   assign \$6  = known_counts >> { \$298 , now[6:5] };
   assign \$7  = now[4:2] == 2'h3;
-  assign \$8  = \port$17921$0 [2:0] == 2'h3;
+  assign \$8  = \port$17915$0 [2:0] == 2'h3;
   assign \$9  = \$8  ? 1'h1 : 1'h0;
   assign \$10  = now[6:5] + 1'h1;
   assign \$11  = now[0] & command;
@@ -63677,7 +63657,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
   assign \$16  = came[0] & \$15 ;
   assign \$17  = busy >> came[4:2];
   assign \$18  = \$16  & \$17 ;
-  assign \$19  = came[4:2] == \port$17921$0 [10:3];
+  assign \$19  = came[4:2] == \port$17915$0 [10:3];
   assign \$20  = command & \$19 ;
   assign \$21  = ~ \$20 ;
   assign \$22  = \$18  & \$21 ;
@@ -63689,10 +63669,10 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
   assign \$28  = ~ command;
   assign \$29  = came[1] & \$28 ;
   assign \$30  = is_known_first ? \read__data$23  : 14'h0000;
-  assign \$31  = \$29  ? \port$17921$0 [18:3] : { 2'h0, \$30  };
+  assign \$31  = \$29  ? \port$17915$0 [18:3] : { 2'h0, \$30  };
   assign \$32  = ~ command;
   assign \$33  = came[1] & \$32 ;
-  assign \$34  = \port$17921$0 [18:3] + 1'h1;
+  assign \$34  = \port$17915$0 [18:3] + 1'h1;
   assign \$35  = is_known_first ? \read__data$23  : 14'h0000;
   assign \$36  = is_known_count ? read__data : 14'h0000;
   assign \$37  = \$35  + \$36 ;
@@ -63704,196 +63684,196 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
   assign \$43  = own[15:1] < range_[30:16];
   assign \$44  = \$42  & \$43 ;
   assign \$45  = beyond | \$44 ;
-  assign \$46  = \port$17921$0 [2:0] == 1'h1;
-  assign \$47  = used_region >> \port$17921$0 [6:3];
+  assign \$46  = \port$17915$0 [2:0] == 1'h1;
+  assign \$47  = used_region >> \port$17915$0 [6:3];
   assign \$48  = \$46  & \$47 ;
-  assign \$49  = \port$17938$0 [0] & \port$17938$0 [6];
-  assign \$50  = \port$17921$0 [2:0] == 2'h2;
-  assign \$51  = used_route >> \port$17921$0 [5:3];
+  assign \$49  = \port$17932$0 [0] & \port$17932$0 [6];
+  assign \$50  = \port$17915$0 [2:0] == 2'h2;
+  assign \$51  = used_route >> \port$17915$0 [5:3];
   assign \$52  = \$50  & \$51 ;
-  assign \$53  = ! \port$17921$0 [2:0];
-  assign \$54  = \port$17921$0 [18:3] >= 3'h4;
-  assign \$55  = \port$17921$0 [22:19] >= 4'h8;
+  assign \$53  = ! \port$17915$0 [2:0];
+  assign \$54  = \port$17915$0 [18:3] >= 3'h4;
+  assign \$55  = \port$17915$0 [22:19] >= 4'h8;
   assign \$56  = \$54  | \$55 ;
   assign \$57  = \$53  & \$56 ;
-  assign \$58  = \port$17921$0 [2:0] == 1'h1;
-  assign \$59  = \port$17921$0 [18:3] >= 5'h10;
-  assign \$60  = \port$17921$0 [22:19] >= 4'ha;
+  assign \$58  = \port$17915$0 [2:0] == 1'h1;
+  assign \$59  = \port$17915$0 [18:3] >= 5'h10;
+  assign \$60  = \port$17915$0 [22:19] >= 4'ha;
   assign \$61  = \$59  | \$60 ;
   assign \$62  = \$58  & \$61 ;
-  assign \$63  = \port$17921$0 [2:0] == 2'h2;
-  assign \$64  = \port$17921$0 [18:3] >= 4'h8;
-  assign \$65  = \port$17921$0 [22:19] >= 4'ha;
+  assign \$63  = \port$17915$0 [2:0] == 2'h2;
+  assign \$64  = \port$17915$0 [18:3] >= 4'h8;
+  assign \$65  = \port$17915$0 [22:19] >= 4'ha;
   assign \$66  = \$64  | \$65 ;
   assign \$67  = \$63  & \$66 ;
-  assign \$68  = \port$17921$0 [2:0] == 2'h3;
-  assign \$69  = \port$17921$0 [18:3] >= 11'h400;
-  assign \$70  = \port$17921$0 [22:19] >= 2'h2;
+  assign \$68  = \port$17915$0 [2:0] == 2'h3;
+  assign \$69  = \port$17915$0 [18:3] >= 11'h400;
+  assign \$70  = \port$17915$0 [22:19] >= 2'h2;
   assign \$71  = \$69  | \$70 ;
   assign \$72  = \$68  & \$71 ;
-  assign \$73  = \port$17921$0 [2:0] == 3'h4;
-  assign \$74  = \port$17921$0 [18:3] >= 11'h400;
-  assign \$75  = \port$17921$0 [22:19] >= 3'h4;
+  assign \$73  = \port$17915$0 [2:0] == 3'h4;
+  assign \$74  = \port$17915$0 [18:3] >= 11'h400;
+  assign \$75  = \port$17915$0 [22:19] >= 3'h4;
   assign \$76  = \$74  | \$75 ;
   assign \$77  = \$73  & \$76 ;
-  assign \$78  = ! \port$17921$0 [2:0];
-  assign \$79  = \port$17921$0 [22:19] == 1'h1;
+  assign \$78  = ! \port$17915$0 [2:0];
+  assign \$79  = \port$17915$0 [22:19] == 1'h1;
   assign \$80  = \$78  & \$79 ;
-  assign \$81  = \port$17938$0 [15:0] > 10'h3ff;
+  assign \$81  = \port$17932$0 [15:0] > 10'h3ff;
   assign \$82  = \$80  & \$81 ;
-  assign \$83  = ! \port$17921$0 [2:0];
-  assign \$84  = \port$17921$0 [22:19] == 2'h2;
+  assign \$83  = ! \port$17915$0 [2:0];
+  assign \$84  = \port$17915$0 [22:19] == 2'h2;
   assign \$85  = \$83  & \$84 ;
-  assign \$86  = \port$17938$0 [16:0] > 11'h400;
+  assign \$86  = \port$17932$0 [16:0] > 11'h400;
   assign \$87  = \$85  & \$86 ;
-  assign \$88  = ! \port$17921$0 [2:0];
-  assign \$89  = \port$17921$0 [22:19] == 2'h3;
+  assign \$88  = ! \port$17915$0 [2:0];
+  assign \$89  = \port$17915$0 [22:19] == 2'h3;
   assign \$90  = \$88  & \$89 ;
-  assign \$91  = \port$17938$0 [15:0] > 10'h3ff;
+  assign \$91  = \port$17932$0 [15:0] > 10'h3ff;
   assign \$92  = \$90  & \$91 ;
-  assign \$93  = ! \port$17921$0 [2:0];
-  assign \$94  = \port$17921$0 [22:19] == 3'h4;
+  assign \$93  = ! \port$17915$0 [2:0];
+  assign \$94  = \port$17915$0 [22:19] == 3'h4;
   assign \$95  = \$93  & \$94 ;
-  assign \$96  = \port$17938$0 [16:0] > 11'h400;
+  assign \$96  = \port$17932$0 [16:0] > 11'h400;
   assign \$97  = \$95  & \$96 ;
-  assign \$98  = ! \port$17921$0 [2:0];
-  assign \$99  = \port$17921$0 [22:19] == 3'h6;
+  assign \$98  = ! \port$17915$0 [2:0];
+  assign \$99  = \port$17915$0 [22:19] == 3'h6;
   assign \$100  = \$98  & \$99 ;
-  assign \$101  = \port$17938$0  > 13'h1fff;
+  assign \$101  = \port$17932$0  > 13'h1fff;
   assign \$102  = \$100  & \$101 ;
-  assign \$103  = ! \port$17921$0 [2:0];
-  assign \$104  = \port$17921$0 [22:19] == 3'h7;
+  assign \$103  = ! \port$17915$0 [2:0];
+  assign \$104  = \port$17915$0 [22:19] == 3'h7;
   assign \$105  = \$103  & \$104 ;
-  assign \$106  = \port$17938$0  > 14'h2000;
+  assign \$106  = \port$17932$0  > 14'h2000;
   assign \$107  = \$105  & \$106 ;
-  assign \$108  = \port$17921$0 [2:0] == 1'h1;
-  assign \$109  = \port$17921$0 [22:19] == 1'h1;
+  assign \$108  = \port$17915$0 [2:0] == 1'h1;
+  assign \$109  = \port$17915$0 [22:19] == 1'h1;
   assign \$110  = \$108  & \$109 ;
-  assign \$114  = \port$17921$0 [2:0] == 1'h1;
-  assign \$115  = \port$17921$0 [22:19] == 2'h2;
+  assign \$114  = \port$17915$0 [2:0] == 1'h1;
+  assign \$115  = \port$17915$0 [22:19] == 2'h2;
   assign \$116  = \$114  & \$115 ;
   assign \$118  = | \$117 ;
   assign \$119  = \$116  & \$118 ;
-  assign \$120  = \port$17921$0 [2:0] == 1'h1;
-  assign \$121  = \port$17921$0 [22:19] == 2'h3;
+  assign \$120  = \port$17915$0 [2:0] == 1'h1;
+  assign \$121  = \port$17915$0 [22:19] == 2'h3;
   assign \$122  = \$120  & \$121 ;
-  assign \$126  = \port$17921$0 [2:0] == 1'h1;
-  assign \$127  = \port$17921$0 [22:19] == 3'h4;
+  assign \$126  = \port$17915$0 [2:0] == 1'h1;
+  assign \$127  = \port$17915$0 [22:19] == 3'h4;
   assign \$128  = \$126  & \$127 ;
   assign \$130  = | \$129 ;
   assign \$131  = \$128  & \$130 ;
-  assign \$132  = \port$17921$0 [2:0] == 1'h1;
-  assign \$133  = \port$17921$0 [22:19] == 3'h5;
+  assign \$132  = \port$17915$0 [2:0] == 1'h1;
+  assign \$133  = \port$17915$0 [22:19] == 3'h5;
   assign \$134  = \$132  & \$133 ;
-  assign \$135  = \port$17938$0 [15:0] > 10'h3ff;
+  assign \$135  = \port$17932$0 [15:0] > 10'h3ff;
   assign \$136  = \$134  & \$135 ;
-  assign \$137  = \port$17921$0 [2:0] == 1'h1;
-  assign \$138  = ! \port$17921$0 [22:19];
+  assign \$137  = \port$17915$0 [2:0] == 1'h1;
+  assign \$138  = ! \port$17915$0 [22:19];
   assign \$139  = \$137  & \$138 ;
-  assign \$140  = \port$17938$0 [16:14] > 2'h3;
+  assign \$140  = \port$17932$0 [16:14] > 2'h3;
   assign \$141  = \$139  & \$140 ;
-  assign \$142  = \port$17921$0 [2:0] == 2'h2;
-  assign \$143  = \port$17921$0 [22:19] == 1'h1;
+  assign \$142  = \port$17915$0 [2:0] == 2'h2;
+  assign \$143  = \port$17915$0 [22:19] == 1'h1;
   assign \$144  = \$142  & \$143 ;
-  assign \$148  = \port$17921$0 [2:0] == 2'h2;
-  assign \$149  = \port$17921$0 [22:19] == 2'h2;
+  assign \$148  = \port$17915$0 [2:0] == 2'h2;
+  assign \$149  = \port$17915$0 [22:19] == 2'h2;
   assign \$150  = \$148  & \$149 ;
   assign \$152  = | \$151 ;
   assign \$153  = \$150  & \$152 ;
-  assign \$154  = \port$17921$0 [2:0] == 2'h2;
-  assign \$155  = \port$17921$0 [22:19] == 2'h3;
+  assign \$154  = \port$17915$0 [2:0] == 2'h2;
+  assign \$155  = \port$17915$0 [22:19] == 2'h3;
   assign \$156  = \$154  & \$155 ;
-  assign \$160  = \port$17921$0 [2:0] == 2'h2;
-  assign \$161  = \port$17921$0 [22:19] == 3'h4;
+  assign \$160  = \port$17915$0 [2:0] == 2'h2;
+  assign \$161  = \port$17915$0 [22:19] == 3'h4;
   assign \$162  = \$160  & \$161 ;
   assign \$164  = | \$163 ;
   assign \$165  = \$162  & \$164 ;
-  assign \$166  = \port$17921$0 [2:0] == 2'h2;
-  assign \$167  = \port$17921$0 [22:19] == 3'h7;
+  assign \$166  = \port$17915$0 [2:0] == 2'h2;
+  assign \$167  = \port$17915$0 [22:19] == 3'h7;
   assign \$168  = \$166  & \$167 ;
-  assign \$172  = \port$17921$0 [2:0] == 2'h2;
-  assign \$173  = \port$17921$0 [22:19] == 4'h8;
+  assign \$172  = \port$17915$0 [2:0] == 2'h2;
+  assign \$173  = \port$17915$0 [22:19] == 4'h8;
   assign \$174  = \$172  & \$173 ;
   assign \$176  = | \$175 ;
   assign \$177  = \$174  & \$176 ;
-  assign \$178  = \port$17921$0 [2:0] == 2'h2;
-  assign \$179  = ! \port$17921$0 [22:19];
+  assign \$178  = \port$17915$0 [2:0] == 2'h2;
+  assign \$179  = ! \port$17915$0 [22:19];
   assign \$180  = \$178  & \$179 ;
-  assign \$181  = \port$17938$0 [14:12] > 2'h3;
+  assign \$181  = \port$17932$0 [14:12] > 2'h3;
   assign \$182  = \$180  & \$181 ;
-  assign \$183  = \port$17921$0 [2:0] == 2'h3;
-  assign \$184  = ! \port$17921$0 [22:19];
+  assign \$183  = \port$17915$0 [2:0] == 2'h3;
+  assign \$184  = ! \port$17915$0 [22:19];
   assign \$185  = \$183  & \$184 ;
-  assign \$186  = \port$17938$0 [19:16] > 3'h7;
+  assign \$186  = \port$17932$0 [19:16] > 3'h7;
   assign \$187  = \$185  & \$186 ;
-  assign \$188  = \port$17921$0 [2:0] == 2'h3;
-  assign \$189  = ! \port$17921$0 [22:19];
+  assign \$188  = \port$17915$0 [2:0] == 2'h3;
+  assign \$189  = ! \port$17915$0 [22:19];
   assign \$190  = \$188  & \$189 ;
-  assign \$191  = \port$17938$0 [22:20] > 2'h3;
+  assign \$191  = \port$17932$0 [22:20] > 2'h3;
   assign \$192  = \$190  & \$191 ;
-  assign \$193  = \port$17921$0 [2:0] == 2'h3;
-  assign \$194  = \port$17921$0 [22:19] == 1'h1;
+  assign \$193  = \port$17915$0 [2:0] == 2'h3;
+  assign \$194  = \port$17915$0 [22:19] == 1'h1;
   assign \$195  = \$193  & \$194 ;
-  assign \$196  = \port$17938$0 [15:0] > 10'h3ff;
+  assign \$196  = \port$17932$0 [15:0] > 10'h3ff;
   assign \$197  = \$195  & \$196 ;
-  assign \$198  = \port$17921$0 [2:0] == 2'h3;
-  assign \$199  = \port$17921$0 [22:19] == 1'h1;
+  assign \$198  = \port$17915$0 [2:0] == 2'h3;
+  assign \$199  = \port$17915$0 [22:19] == 1'h1;
   assign \$200  = \$198  & \$199 ;
-  assign \$201  = \port$17938$0 [31:16] > 10'h3ff;
+  assign \$201  = \port$17932$0 [31:16] > 10'h3ff;
   assign \$202  = \$200  & \$201 ;
-  assign \$203  = \port$17921$0 [2:0] == 3'h4;
-  assign \$204  = \port$17921$0 [22:19] == 1'h1;
+  assign \$203  = \port$17915$0 [2:0] == 3'h4;
+  assign \$204  = \port$17915$0 [22:19] == 1'h1;
   assign \$205  = \$203  & \$204 ;
-  assign \$206  = \port$17938$0 [15:0] > 10'h3ff;
-  assign \$207  = \port$17938$0 [15:0] != 16'hffff;
+  assign \$206  = \port$17932$0 [15:0] > 10'h3ff;
+  assign \$207  = \port$17932$0 [15:0] != 16'hffff;
   assign \$208  = \$206  & \$207 ;
   assign \$209  = \$205  & \$208 ;
-  assign \$210  = \port$17921$0 [2:0] == 3'h4;
-  assign \$211  = ! \port$17921$0 [22:19];
+  assign \$210  = \port$17915$0 [2:0] == 3'h4;
+  assign \$211  = ! \port$17915$0 [22:19];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$17938$0 [31:24] > 3'h7;
+  assign \$213  = \port$17932$0 [31:24] > 3'h7;
   assign \$214  = \$212  & \$213 ;
-  assign \$215  = \port$17921$0 [2:0] == 2'h3;
-  assign \$216  = \port$17921$0 [22:19] == 1'h1;
+  assign \$215  = \port$17915$0 [2:0] == 2'h3;
+  assign \$216  = \port$17915$0 [22:19] == 1'h1;
   assign \$217  = \$215  & \$216 ;
-  assign \$218  = \port$17938$0 [15:0] + \port$17938$0 [31:16];
+  assign \$218  = \port$17932$0 [15:0] + \port$17932$0 [31:16];
   assign \$219  = \$218  >= 11'h400;
   assign \$220  = \$217  & \$219 ;
-  assign \$221  = command & \port$17938$0 [0];
-  assign \$222  = \$221  & \port$17938$0 [1];
-  assign \$223  = command & \port$17938$0 [0];
-  assign \$224  = busy >> \port$17921$0 [5:3];
+  assign \$221  = command & \port$17932$0 [0];
+  assign \$222  = \$221  & \port$17932$0 [1];
+  assign \$223  = command & \port$17932$0 [0];
+  assign \$224  = busy >> \port$17915$0 [5:3];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = command & \port$17938$0 [1];
-  assign \$227  = clearing >> \port$17921$0 [5:3];
+  assign \$226  = command & \port$17932$0 [1];
+  assign \$227  = clearing >> \port$17915$0 [5:3];
   assign \$228  = \$226  & \$227 ;
-  assign \$229  = ! \port$17921$0 [2:0];
+  assign \$229  = ! \port$17915$0 [2:0];
   assign \$230  = ~ command;
   assign \$231  = \$229  & \$230 ;
-  assign \$232  = busy >> \port$17921$0 [5:3];
+  assign \$232  = busy >> \port$17915$0 [5:3];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$17921$0 [2:0] == 1'h1;
-  assign \$235  = ! \port$17921$0 [22:19];
+  assign \$234  = \port$17915$0 [2:0] == 1'h1;
+  assign \$235  = ! \port$17915$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$237  = \port$17938$0 [0] & \port$17938$0 [6];
+  assign \$237  = \port$17932$0 [0] & \port$17932$0 [6];
   assign \$238  = \$236  & \$237 ;
-  assign \$239  = busy >> \port$17938$0 [16:14];
+  assign \$239  = busy >> \port$17932$0 [16:14];
   assign \$240  = \$238  & \$239 ;
-  assign \$241  = \port$17921$0 [2:0] == 2'h2;
-  assign \$242  = ! \port$17921$0 [22:19];
+  assign \$241  = \port$17915$0 [2:0] == 2'h2;
+  assign \$242  = ! \port$17915$0 [22:19];
   assign \$243  = \$241  & \$242 ;
-  assign \$245  = busy >> \port$17938$0 [14:12];
+  assign \$245  = busy >> \port$17932$0 [14:12];
   assign \$246  = \$244  & \$245 ;
-  assign \$247  = \port$17938$0 [0] | \port$17938$0 [1];
+  assign \$247  = \port$17932$0 [0] | \port$17932$0 [1];
   assign \$248  = command & \$247 ;
-  assign \$249  = ~ \port$17938$0 [0];
+  assign \$249  = ~ \port$17932$0 [0];
   assign \$250  = command & \$249 ;
-  assign \$251  = ~ \port$17938$0 [1];
+  assign \$251  = ~ \port$17932$0 [1];
   assign \$252  = \$250  & \$251 ;
-  assign \$253  = \port$17938$0 [0] | \port$17938$0 [1];
+  assign \$253  = \port$17932$0 [0] | \port$17932$0 [1];
   assign \$254  = command & \$253 ;
-  assign \$255  = \port$17921$0 [2:0] == 3'h4;
-  assign \$256  = \port$17921$0 [2:0] == 2'h3;
+  assign \$255  = \port$17915$0 [2:0] == 3'h4;
+  assign \$256  = \port$17915$0 [2:0] == 2'h3;
   assign \$257  = \$255  | \$256 ;
   assign \$258  = | busy;
   assign \$259  = \$257  & \$258 ;
@@ -63914,38 +63894,38 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
   assign \$275  = settle == 1'h1;
   assign \$276  = ~ is_idle;
   assign \$277  = act & \$276 ;
-  assign \$278  = ! \port$17921$0 [2:0];
-  assign \$279  = ! \port$17921$0 [22:19];
+  assign \$278  = ! \port$17915$0 [2:0];
+  assign \$279  = ! \port$17915$0 [22:19];
   assign command = \$278  & \$279 ;
-  assign \$280  = ! \port$17921$0 [2:0];
-  assign \$281  = \port$17921$0 [22:19] == 1'h1;
+  assign \$280  = ! \port$17915$0 [2:0];
+  assign \$281  = \port$17915$0 [22:19] == 1'h1;
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$17921$0 [2:0];
-  assign \$284  = \port$17921$0 [22:19] == 2'h3;
+  assign \$283  = ! \port$17915$0 [2:0];
+  assign \$284  = \port$17915$0 [22:19] == 2'h3;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$17921$0 [2:0];
-  assign \$287  = \port$17921$0 [22:19] == 3'h6;
+  assign \$286  = ! \port$17915$0 [2:0];
+  assign \$287  = \port$17915$0 [22:19] == 3'h6;
   assign \$288  = \$286  & \$287 ;
-  assign \$289  = ! \port$17921$0 [2:0];
-  assign \$290  = \port$17921$0 [22:19] == 2'h2;
+  assign \$289  = ! \port$17915$0 [2:0];
+  assign \$290  = \port$17915$0 [22:19] == 2'h2;
   assign \$291  = \$289  & \$290 ;
-  assign \$292  = ! \port$17921$0 [2:0];
-  assign \$293  = \port$17921$0 [22:19] == 3'h4;
+  assign \$292  = ! \port$17915$0 [2:0];
+  assign \$293  = \port$17915$0 [22:19] == 3'h4;
   assign \$294  = \$292  & \$293 ;
-  assign \$295  = ! \port$17921$0 [2:0];
-  assign \$296  = \port$17921$0 [22:19] == 3'h7;
+  assign \$295  = ! \port$17915$0 [2:0];
+  assign \$296  = \port$17915$0 [22:19] == 3'h7;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = now[1] ? \port$17921$0 [4:3] : now[3:2];
+  assign \$298  = now[1] ? \port$17915$0 [4:3] : now[3:2];
   assign \$299  = ranged[0] & ranged[1];
   assign \$300  = \$299  & command;
   assign \$301  = range_[30:16] > size;
   assign beyond = \$300  & \$301 ;
-  assign \$302  = \port$17921$0 [2:0] == 1'h1;
-  assign \$303  = ! \port$17921$0 [22:19];
+  assign \$302  = \port$17915$0 [2:0] == 1'h1;
+  assign \$303  = ! \port$17915$0 [22:19];
   assign \$304  = \$302  & \$303 ;
   assign \write__en$30  = act & \$304 ;
-  assign \$305  = \port$17921$0 [2:0] == 2'h2;
-  assign \$306  = ! \port$17921$0 [22:19];
+  assign \$305  = \port$17915$0 [2:0] == 2'h2;
+  assign \$306  = ! \port$17915$0 [22:19];
   assign \$307  = \$305  & \$306 ;
   assign \write__en$33  = act & \$307 ;
   assign \$308  = ~ refused;
@@ -64225,7 +64205,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
     \$331  = used_region;
     if (\write__en$30 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$17921$0 [6:3])
+      casez (\port$17915$0 [6:3])
         4'h0:
             \$331 [0] = \$49 ;
         4'h1:
@@ -64276,7 +64256,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
     \$333  = used_route;
     if (\write__en$33 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$17921$0 [5:3])
+      casez (\port$17915$0 [5:3])
         3'h0:
             \$333 [0] = 1'h1;
         3'h1:
@@ -64422,7 +64402,7 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
-    \$343  = { \port$17938$0 , \port$17921$0  };
+    \$343  = { \port$17932$0 , \port$17915$0  };
     if (rst) begin
       \$343  = 55'h00000000000000;
     end
@@ -64444,26 +64424,26 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
     write__addr = 4'h0;
     if (\$282 ) begin
-      write__addr = { \port$17921$0 [4:3], 2'h0 };
+      write__addr = { \port$17915$0 [4:3], 2'h0 };
     end
     if (\$285 ) begin
-      write__addr = { \port$17921$0 [4:3], 2'h1 };
+      write__addr = { \port$17915$0 [4:3], 2'h1 };
     end
     if (\$288 ) begin
-      write__addr = { \port$17921$0 [4:3], 2'h2 };
+      write__addr = { \port$17915$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
     write__data = 14'h0000;
     if (\$282 ) begin
-      write__data = \port$17938$0 [13:0];
+      write__data = \port$17932$0 [13:0];
     end
     if (\$285 ) begin
-      write__data = \port$17938$0 [13:0];
+      write__data = \port$17932$0 [13:0];
     end
     if (\$288 ) begin
-      write__data = \port$17938$0 [13:0];
+      write__data = \port$17932$0 [13:0];
     end
   end
   always @* begin
@@ -64483,26 +64463,26 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
     \write__addr$12  = 4'h0;
     if (\$291 ) begin
-      \write__addr$12  = { \port$17921$0 [4:3], 2'h0 };
+      \write__addr$12  = { \port$17915$0 [4:3], 2'h0 };
     end
     if (\$294 ) begin
-      \write__addr$12  = { \port$17921$0 [4:3], 2'h1 };
+      \write__addr$12  = { \port$17915$0 [4:3], 2'h1 };
     end
     if (\$297 ) begin
-      \write__addr$12  = { \port$17921$0 [4:3], 2'h2 };
+      \write__addr$12  = { \port$17915$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$63 ) begin end
     \write__data$50  = 14'h0000;
     if (\$291 ) begin
-      \write__data$50  = \port$17938$0 [13:0];
+      \write__data$50  = \port$17932$0 [13:0];
     end
     if (\$294 ) begin
-      \write__data$50  = \port$17938$0 [13:0];
+      \write__data$50  = \port$17932$0 [13:0];
     end
     if (\$297 ) begin
-      \write__data$50  = \port$17938$0 [13:0];
+      \write__data$50  = \port$17932$0 [13:0];
     end
   end
   always @* begin
@@ -64554,15 +64534,15 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
     endcase
   end
   assign place = { \$298 , now[6:5] };
-  assign i__payload = { \port$17938$0 , \port$17921$0  };
+  assign i__payload = { \port$17932$0 , \port$17915$0  };
   assign read__addr = { \$298 , now[6:5] };
   assign \read__addr$51  = { \$298 , now[6:5] };
-  assign \read__addr$52  = \port$17921$0 [6:3];
-  assign \write__addr$53  = \port$17921$0 [6:3];
-  assign \write__data$54  = \port$17938$0 [16:14];
-  assign \read__addr$55  = \port$17921$0 [5:3];
-  assign \write__addr$56  = \port$17921$0 [5:3];
-  assign \write__data$57  = \port$17938$0 [14:12];
+  assign \read__addr$52  = \port$17915$0 [6:3];
+  assign \write__addr$53  = \port$17915$0 [6:3];
+  assign \write__data$54  = \port$17932$0 [16:14];
+  assign \read__addr$55  = \port$17915$0 [5:3];
+  assign \write__addr$56  = \port$17915$0 [5:3];
+  assign \write__data$57  = \port$17932$0 [14:12];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -64599,10 +64579,10 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
   assign \now.own  = now[1];
   assign \now.plan  = now[4:2];
   assign \now.kind  = now[6:5];
-  assign \i__payload.table  = \port$17921$0 [2:0];
-  assign \i__payload.entry  = \port$17921$0 [18:3];
-  assign \i__payload.word  = \port$17921$0 [22:19];
-  assign \i__payload.data  = \port$17938$0 ;
+  assign \i__payload.table  = \port$17915$0 [2:0];
+  assign \i__payload.entry  = \port$17915$0 [18:3];
+  assign \i__payload.word  = \port$17915$0 [22:19];
+  assign \i__payload.data  = \port$17932$0 ;
   assign \came.valid  = came[0];
   assign \came.own  = came[1];
   assign \came.plan  = came[4:2];
@@ -64624,23 +64604,23 @@ module \t3_node_small.registers.guard (rst, status, \port$17921$0 , i__valid, \p
   assign \$111  = 32'd0;
   assign \$112  = 1'h0;
   assign \$113  = 1'h0;
-  assign \$117  = \port$17938$0 ;
+  assign \$117  = \port$17932$0 ;
   assign \$123  = 32'd0;
   assign \$124  = 1'h0;
   assign \$125  = 1'h0;
-  assign \$129  = \port$17938$0 ;
+  assign \$129  = \port$17932$0 ;
   assign \$145  = 32'd0;
   assign \$146  = 1'h0;
   assign \$147  = 1'h0;
-  assign \$151  = \port$17938$0 ;
+  assign \$151  = \port$17932$0 ;
   assign \$157  = 32'd0;
   assign \$158  = 1'h0;
   assign \$159  = 1'h0;
-  assign \$163  = \port$17938$0 ;
+  assign \$163  = \port$17932$0 ;
   assign \$169  = 32'd0;
   assign \$170  = 1'h0;
   assign \$171  = 1'h0;
-  assign \$175  = \port$17938$0 ;
+  assign \$175  = \port$17932$0 ;
   assign \$244  = \$243 ;
   assign \$264  = \$263 ;
 endmodule
@@ -64822,7 +64802,7 @@ module \t3_node_small.requests (rst, \end , start, busy, clk);
   assign busy[0] = \$45 ;
 endmodule
 
-module \t3_node_small.sending (rst, \port$7879$0 , o__ready, \port$17138$0 , \port$17140$0 , i__valid, room, o__valid, o__payload, clk);
+module \t3_node_small.sending (rst, \port$7875$0 , o__ready, \port$17132$0 , \port$17134$0 , i__valid, room, o__valid, o__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$65 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$65 <= 1'b0;
   wire \$1 ;
@@ -64902,12 +64882,12 @@ module \t3_node_small.sending (rst, \port$7879$0 , o__ready, \port$17138$0 , \po
   wire \oldest.tracked ;
   wire [2:0] \oldest.wf ;
   wire [15:0] \oldest.wg ;
-  input [29:0] \port$17138$0 ;
-  wire [29:0] \port$17138$0 ;
-  input [72:0] \port$17140$0 ;
-  wire [72:0] \port$17140$0 ;
-  input [31:0] \port$7879$0 ;
-  wire [31:0] \port$7879$0 ;
+  input [29:0] \port$17132$0 ;
+  wire [29:0] \port$17132$0 ;
+  input [72:0] \port$17134$0 ;
+  wire [72:0] \port$17134$0 ;
+  input [31:0] \port$7875$0 ;
+  wire [31:0] \port$7875$0 ;
   wire put;
   output room;
   reg room = 1'h1;
@@ -64946,7 +64926,7 @@ module \t3_node_small.sending (rst, \port$7879$0 , o__ready, \port$17138$0 , \po
   assign \$9  = room & \$8 ;
   assign \$10  = \$7  | \$9 ;
   assign \$11  = waits | put;
-  assign \$12  = waits ? oldest : { \port$17140$0 , \port$7879$0 , \port$17138$0  };
+  assign \$12  = waits ? oldest : { \port$17134$0 , \port$7875$0 , \port$17132$0  };
   assign \$13  = ~ fetch;
   assign \$14  = store & \$13 ;
   assign \$15  = waiting + 1'h1;
@@ -65033,12 +65013,12 @@ module \t3_node_small.sending (rst, \port$7879$0 , o__ready, \port$17138$0 , \po
     if (\$auto$verilog_backend.cc:2355:dump_module$65 ) begin end
     \$27  = oldest;
     if (\$20 ) begin
-      \$27  = { \port$17140$0 , \port$7879$0 , \port$17138$0  };
+      \$27  = { \port$17134$0 , \port$7875$0 , \port$17132$0  };
     end
   end
   assign i__ready = room;
   assign spare = oldest;
-  assign i__payload = { \port$17140$0 , \port$7879$0 , \port$17138$0  };
+  assign i__payload = { \port$17134$0 , \port$7875$0 , \port$17132$0  };
   assign \oldest.op  = oldest[1:0];
   assign \oldest.dtype  = oldest[3:2];
   assign \oldest.tracked  = oldest[4];
@@ -65072,17 +65052,17 @@ module \t3_node_small.sending (rst, \port$7879$0 , o__ready, \port$17138$0 , \po
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \i__payload.op  = \port$17138$0 [1:0];
-  assign \i__payload.dtype  = \port$17138$0 [3:2];
-  assign \i__payload.tracked  = \port$17138$0 [4];
-  assign \i__payload.plan  = \port$17138$0 [6:5];
-  assign \i__payload.epoch  = \port$17138$0 [10:7];
-  assign \i__payload.wg  = \port$17138$0 [26:11];
-  assign \i__payload.wf  = \port$17138$0 [29:27];
-  assign \i__payload.address  = \port$7879$0 ;
-  assign \i__payload.data  = \port$17140$0 [63:0];
-  assign \i__payload.strobe  = \port$17140$0 [71:64];
-  assign \i__payload.last  = \port$17140$0 [72];
+  assign \i__payload.op  = \port$17132$0 [1:0];
+  assign \i__payload.dtype  = \port$17132$0 [3:2];
+  assign \i__payload.tracked  = \port$17132$0 [4];
+  assign \i__payload.plan  = \port$17132$0 [6:5];
+  assign \i__payload.epoch  = \port$17132$0 [10:7];
+  assign \i__payload.wg  = \port$17132$0 [26:11];
+  assign \i__payload.wf  = \port$17132$0 [29:27];
+  assign \i__payload.address  = \port$7875$0 ;
+  assign \i__payload.data  = \port$17134$0 [63:0];
+  assign \i__payload.strobe  = \port$17134$0 [71:64];
+  assign \i__payload.last  = \port$17134$0 [72];
 endmodule
 
 module \t3_node_small.splitter (rst, burst__ready, burst__valid, burst__payload, request__payload, request__valid, request__ready, clk);

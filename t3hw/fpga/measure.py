@@ -99,7 +99,7 @@ def synthesize(block, folder):
     return json.loads((folder / "stat.json").read_text())["design"]["num_cells_by_type"]
 
 
-def place(folder, seed, *, options=ECP5_SMALL):
+def place(folder, seed, *, options):
     """Place and route what `synthesize` left; returns nextpnr's report.
 
     Parameters

@@ -8,6 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
+from .by_parts import any_by_parts
 from .seams import (
     EPOCH_WIDTH, Dtype, RegionAction, Table, TileIdMode, plan_views, plan_width, slot_width,
     small_memory, table_write,
@@ -16,6 +17,9 @@ from .spare_place import spare_place
 from .stream_queue import StreamQueue
 
 __all__ = ["AddressMap", "lookup", "looked_up"]
+
+#: Bits that two levels of logic can look at.
+_PART = 16
 
 # Words of an entry of the region table.
 _CONTROL, _BASE, _LIMIT, _FIRST_TILE, _DELTA, _GEOMETRY, _TOUCH_OFFSET = 0, 1, 3, 5, 6, 8, 9
@@ -262,8 +266,8 @@ class AddressMap(wiring.Component):
                 below.eq(limit - Cat(last_1, beat_1)),
             ]
             outside_2 = front(Cat(above[-1], below[-1]))
-            not_at_base_2 = front(_any_by_parts(~above[shift:-1]))
-            not_at_limit_2 = front(_any_by_parts(~below[shift:-1]))
+            not_at_base_2 = front(any_by_parts(~above[shift:-1], _PART))
+            not_at_limit_2 = front(any_by_parts(~below[shift:-1], _PART))
             across_base_2 = front((first_1 < base[:shift]) & (last_1 >= base[:shift]))
             across_limit_2 = front((first_1 <= limit[:shift]) & (last_1 > limit[:shift]))
             m.d.comb += [
@@ -448,11 +452,6 @@ class AddressMap(wiring.Component):
             values.append(read.data)
             low, left = 0, left - width
         return Cat(*values)
-
-
-def _any_by_parts(value):
-    """Whether there is a 1 in each 16 bits of ``value``: what two levels of logic can say."""
-    return Cat(value[low:low + 16].any() for low in range(0, len(value), 16))
 
 
 def _ones(count, width):

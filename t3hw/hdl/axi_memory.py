@@ -7,6 +7,7 @@ from amaranth.utils import ceil_log2
 
 from ..config import checked_config
 from .arbiter import Arbiter
+from .by_parts import any_by_parts, same_by_parts
 from .near_memory_adder import NearMemoryAdder
 from .popcount import popcount
 from .seams import (ErrorCause, Policy, axi_address, axi_read_data, axi_write_data,
@@ -194,10 +195,10 @@ class AxiMemory(wiring.Component):
         entering_beat, next_beat, head_beat = (
             access.address[config.beat_shift:] for access in (entering, next_, head.access))
         enters_as_head = Signal(parts)
-        m.d.comb += enters_as_head.eq(_parts_match(entering_beat, head_beat))
+        m.d.comb += enters_as_head.eq(same_by_parts(entering_beat, head_beat, _PART))
         with m.If(takes):
             m.d.sync += same_as_head.eq(
-                Mux(next_valid, _parts_match(entering_beat, next_beat), enters_as_head))
+                Mux(next_valid, same_by_parts(entering_beat, next_beat, _PART), enters_as_head))
         for place in range(places):
             beat = Signal(head_beat.shape(), name=f"beat_{place}")
             with m.If(issue & turn[place]):
@@ -208,7 +209,7 @@ class AxiMemory(wiring.Component):
             with m.If(takes):
                 m.d.sync += same[place].eq(
                     Mux(head_valid & turn[place], enters_as_head,
-                        _parts_match(entering_beat, beat)))
+                        same_by_parts(entering_beat, beat, _PART)))
             # The head takes the place whose turn it is, in the cycle in which the next one moves.
             m.d.comb += finds[place].eq(Mux(
                 head_valid & turn[place],
@@ -218,7 +219,7 @@ class AxiMemory(wiring.Component):
         waits = blocks & ~ends
         m.d.sync += [
             blocks.eq(Mux(moves, finds, waits)),
-            blocked.eq(Mux(moves, _any_by_parts(finds), _any_by_parts(waits))),
+            blocked.eq(Mux(moves, any_by_parts(finds, _GROUP), any_by_parts(waits, _GROUP))),
         ]
 
         # Each access under way has a place in its order queue, in that of the commits, and for its
@@ -413,13 +414,3 @@ class AxiMemory(wiring.Component):
             channel.size.eq(self._config.beat_shift),
             channel.burst.eq(_BURST_INCR),
         ]
-
-
-def _any_by_parts(value):
-    """Whether there is a 1 in each part of ``value``."""
-    return Cat(value[low:low + _GROUP].any() for low in range(0, len(value), _GROUP))
-
-
-def _parts_match(one, other):
-    """A bit for each part: whether it is the same in both."""
-    return Cat(one[low:low + _PART] == other[low:low + _PART] for low in range(0, len(one), _PART))

@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 from ..config import DTYPE_BYTES, DTYPE_NAMES, checked_config
 from .seams import (Dtype, ErrorCause, MemoryOp, Writer, clear_range, error_event, memory_access,
                     memory_request, touch_tag)
+from .stream_queue import room_next, waits_next
 
 __all__ = ["FirstTouch"]
 
@@ -95,7 +96,6 @@ class FirstTouch(wiring.Component):
         room = Signal(init=1)
         enters = Signal()
         leaves = Signal()
-        walking = Signal()
         clears_turn = Signal()
         m.d.comb += [
             self.request.ready.eq(room & ~clears_turn),
@@ -103,30 +103,28 @@ class FirstTouch(wiring.Component):
         ]
         m.d.sync += [
             under_way.eq(under_way + enters - leaves),
-            room.eq((under_way < self.places - 1) | leaves | (room & ~enters)),
+            room.eq(room_next(room, under_way, self.places, enters, leaves)),
         ]
 
         # The clear walks through the same stages; a request that waits has every other turn. Whose
         # turn it is a register says, since the map's address depends on it.
         walk = Signal(range(config.touch_beats))
-        last_step = Signal()
-        m.d.comb += last_step.eq(clears_turn & (walk == self.clear.payload.last_touch))
-        m.d.sync += clears_turn.eq(walking & ~last_step & ~(clears_turn & self.request.valid))
         with m.FSM(name="clear_state"):
             with m.State("IDLE"):
                 m.d.sync += walk.eq(self.clear.payload.first_touch)
                 with m.If(self.clear.valid):
                     with m.If(self.clear.payload.any_touch):
-                        m.d.sync += [walking.eq(1), clears_turn.eq(1)]
+                        m.d.sync += clears_turn.eq(1)
                         m.next = "WALK"
                     with m.Else():
                         m.next = "DONE"
             with m.State("WALK"):
+                m.d.sync += clears_turn.eq(~(clears_turn & self.request.valid))
                 with m.If(clears_turn):
                     m.d.sync += walk.eq(walk + 1)
-                with m.If(last_step):
-                    m.d.sync += walking.eq(0)
-                    m.next = "DONE"
+                    with m.If(walk == self.clear.payload.last_touch):
+                        m.d.sync += clears_turn.eq(0)
+                        m.next = "DONE"
             with m.State("DONE"):
                 m.d.comb += self.clear.ready.eq(1)
                 m.next = "IDLE"
@@ -290,7 +288,7 @@ class FirstTouch(wiring.Component):
         ]
         m.d.sync += [
             count.eq(count + valid[3] - pop),
-            there.eq(valid[3] | (count > 1) | (there & ~pop)),
+            there.eq(waits_next(there, count, valid[3], pop)),
             get_at.eq(get_at + pop),
         ]
         with m.If(take):

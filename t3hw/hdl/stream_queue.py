@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["StreamQueue", "next_place", "room_next"]
+__all__ = ["StreamQueue", "next_place", "room_next", "waits_next"]
 
 #: Deepest queue whose memory is read in the cycle in which it is asked.
 _SHALLOW = 33
@@ -183,7 +183,7 @@ class StreamQueue(wiring.Component):
         ]
         m.d.sync += [
             stored.eq(stored + store - fetch),
-            waits.eq(store | (stored > 1) | (waits & ~fetch)),
+            waits.eq(waits_next(waits, stored, store, fetch)),
             asked.eq(fetch),
             answered.eq(asked),
             answer.eq(read.data),
@@ -204,3 +204,8 @@ def next_place(pointer, places):
 def room_next(room, level, depth, put, get):
     """Whether fewer than ``depth`` are there in the next cycle, ``room`` saying so of this one."""
     return (level < depth - 1) | get | (room & ~put)
+
+
+def waits_next(waits, level, put, get):
+    """Whether anything is there in the next cycle, ``waits`` saying so of this one."""
+    return put | (level > 1) | (waits & ~get)

@@ -208,7 +208,6 @@ def test_mca_takes_one_a_cycle_while_open(alone):
     dut = Arbiter(shape=16, requesters=2)
 
     def drive(ctx, _cycle, _taken):
-        ctx.set(dut.policy, Policy.MCA)
         ctx.set(dut.i[alone].valid, 1)
         ctx.set(dut.o.ready, 1)
 
