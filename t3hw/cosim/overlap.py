@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..config import DTYPE_BYTES
+from ..hdl.tracker import Tracker
 from ..progress import progress
 from ..reference import NUMPY_DTYPES
 from ..runtime.plan import ring_reduce_scatter
@@ -21,9 +22,8 @@ __all__ = ["Experiment", "Outcome", "run_experiment"]
 
 #: Cycles of one entry of the trace logs.
 TRACE_BIN = 32
-#: Cycles from a tile's last commit to the cycle in which the trace shows the tile full, and from a
-#: read request to the cycle in which the trace shows it: the tracker's two, and one register each.
-TILE_TO_TRACE, READ_TO_TRACE = 3, 1
+#: Cycles from what happens to the cycle in which the trace shows it.
+TO_TRACE = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,7 +160,7 @@ def run_experiment(experiment, *, wave=None):
                        for result in results
                        for got, wanted in zip(result.chunks, expected, strict=True)),
         plan=plans[0], overlapped=results[0], sequential=results[1], runs=runs,
-        trigger_latencies=_trigger_latencies(plans[0], runs[0]))
+        trigger_latencies=_trigger_latencies(plans[0], runs[0], experiment.config))
 
 
 def _run(experiment, simulation, plan, gemm, directory, *, overlap, waves):
@@ -195,14 +195,17 @@ def _differing(got, wanted, dtype):
     return int((got != wanted).sum()) if got.shape == wanted.shape else wanted.size
 
 
-def _trigger_latencies(plan, run):
+def _trigger_latencies(plan, run, config):
+    """Cycles from the commit of each command's last update to its first read, from the trace."""
+    # The trace has tiles, not commits: before is the tracker, and for a fast clock the way to it.
+    commit_to_full = Tracker.latency + config.pipelined
     latencies = []
     for device_plan, log in zip(plan.device_plans, run.devices, strict=True):
         command_of = {entry.slot: entry.command for entry in device_plan.tiles}
         complete = {}
         for cycle, slot in log.fulls:
-            complete[command_of[slot]] = cycle - TILE_TO_TRACE
+            complete[command_of[slot]] = cycle - TO_TRACE - commit_to_full
         first = {command.first: command.index for command in device_plan.commands}
         for (_fired, _done, slot), read in zip(log.commands, log.first_reads, strict=True):
-            latencies.append(read - READ_TO_TRACE - complete[first[slot]])
+            latencies.append(read - TO_TRACE - complete[first[slot]])
     return latencies
