@@ -285,4 +285,5 @@ def test_tools_of_litex_work(board):
         [sys.executable, "-W", "ignore", "-c", _LITEX, board.port, str(register_address("MAGIC")),
          str(register_address("SCRATCH")), str(memory_address(1))],
         capture_output=True, text=True, timeout=120)
-    assert found.returncode == 0 and found.stdout.endswith("done\n"), found.stdout + found.stderr
+    # Not at the end: the server's threads print too, as clients come and go.
+    assert found.returncode == 0 and "done" in found.stdout, found.stdout + found.stderr
