@@ -66,7 +66,7 @@ def measure_tracker(sets, ways, tiles, beats):
     _simulate(dut, bench)
     if len(full_cycles) != tiles:
         raise RuntimeError(f"{len(full_cycles)} of {tiles} tiles are full after all their commits")
-    cycles = full_cycles[-1] - Tracker.latency + 1
+    cycles = full_cycles[-1] - dut.latency + 1
     return commits / cycles, cycles - commits, overflow
 
 

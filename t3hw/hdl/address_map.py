@@ -18,11 +18,14 @@ from .stream_queue import StreamQueue
 
 __all__ = ["AddressMap", "lookup", "looked_up"]
 
-#: Bits that two levels of logic can look at.
-_PART = 16
+#: Bits that one level of logic can look at.
+_PART = 4
 
 # Words of an entry of the region table.
 _CONTROL, _BASE, _LIMIT, _FIRST_TILE, _DELTA, _GEOMETRY, _TOUCH_OFFSET = 0, 1, 3, 5, 6, 8, 9
+
+#: As many of them, the first ones, are kept for each region in registers.
+_BOUNDS = _FIRST_TILE
 
 _control = data.StructLayout({
     "enable": 1,
@@ -169,6 +172,13 @@ class AddressMap(wiring.Component):
             self._written.eq(self.table.payload),
             self._ours.eq(self.table.valid & (self.table.payload.table == Table.REGION)
                           & (self.table.payload.entry < config.regions)),
+        ]
+        # Yet another one for what goes to each region's registers, which are many.
+        self._bound_word = Signal(_BOUNDS)
+        self._bound_data = Signal.like(self._written.data)
+        m.d["sync" if pipelined else "comb"] += [
+            self._bound_word.eq(Cat(self._writes(word) for word in range(_BOUNDS))),
+            self._bound_data.eq(self._written.data),
         ]
 
         # The stages before the head move while the spare place behind it is free, which a register
@@ -417,15 +427,14 @@ class AddressMap(wiring.Component):
         enable = Signal(name=f"enable_{number}")
         base = Signal(width, name=f"base_{number}")
         limit = Signal(width, name=f"limit_{number}")
-        ours = self._written.entry == number
-        with m.If(self._writes(_CONTROL) & ours):
-            m.d.sync += enable.eq(self._written.data[0])
+        ours = Signal(name=f"ours_{number}")
+        m.d["sync" if self._config.pipelined else "comb"] += ours.eq(self._written.entry == number)
+        with m.If(self._bound_word[_CONTROL] & ours):
+            m.d.sync += enable.eq(self._bound_data[0])
         for word, register in ((_BASE, base), (_LIMIT, limit)):
-            with m.If(self._writes(word) & ours):
-                m.d.sync += register[:32].eq(self._written.data)
-            if width > 32:
-                with m.If(self._writes(word + 1) & ours):
-                    m.d.sync += register[32:].eq(self._written.data)
+            for part in range(0, width, 32):
+                with m.If(self._bound_word[word + part // 32] & ours):
+                    m.d.sync += register[part:part + 32].eq(self._bound_data)
         return enable, base, limit
 
     def _field(self, m, name, word, part, *, region, move):

@@ -7,9 +7,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..config import DTYPE_BYTES, DTYPE_NAMES, checked_config
+from .counting import count_late, room_next, waits_next
 from .seams import (Dtype, ErrorCause, MemoryOp, Writer, clear_range, error_event, memory_access,
                     memory_request, touch_tag)
-from .stream_queue import room_next, waits_next
 
 __all__ = ["FirstTouch"]
 
@@ -101,10 +101,8 @@ class FirstTouch(wiring.Component):
             self.request.ready.eq(room & ~clears_turn),
             enters.eq(self.request.valid & self.request.ready),
         ]
-        m.d.sync += [
-            under_way.eq(under_way + enters - leaves),
-            room.eq(room_next(room, under_way, self.places, enters, leaves)),
-        ]
+        m.d.sync += room.eq(room_next(room, under_way, self.places, enters, leaves))
+        count_late(m, under_way, up=enters, down=leaves)
 
         # The clear walks through the same stages; a request that waits has every other turn. Whose
         # turn it is a register says, since the map's address depends on it.
@@ -258,6 +256,7 @@ class FirstTouch(wiring.Component):
             "unknown": 1,
             "partial": 1,
             "duplicate": 1,
+            "both": 1,
         }))
         m.d.comb += [
             result.write.eq(now.write),
@@ -267,6 +266,8 @@ class FirstTouch(wiring.Component):
             result.unknown.eq(now.update & ~now.known),
             result.partial.eq(now.update & now.known & (strobed & ~whole).any()),
             result.duplicate.eq(now.update & now.known & duplicate.any()),
+            # Known beforehand, since whoever takes the access waits for it.
+            result.both.eq(result.partial & result.duplicate),
         ]
 
         # The rest of a request has waited for that.
@@ -303,8 +304,8 @@ class FirstTouch(wiring.Component):
         again = Signal()
         reported = Signal()
         m.d.comb += [
-            again.eq(held & outcome.partial & outcome.duplicate & ~reported),
-            self.access.valid.eq(held & ~again),
+            again.eq(held & outcome.both & ~reported),
+            self.access.valid.eq(held & ~(outcome.both & ~reported)),
             leaves.eq(self.access.valid & self.access.ready),
             *(access[field].eq(outcome[field]) for field in ("write", "add", "strobe")),
             *(access[field].eq(rests.data[field]) for field in fields),

@@ -1,11 +1,12 @@
 """Link delay: a wire whose latency can be set at run time, for experiments without a real one."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
+from .counting import count_late, waits_next
 from .prefetch_queue import PrefetchQueue
 from .seams import link_word
 
@@ -76,14 +77,17 @@ class PulseDelay(wiring.Component):
         known = Signal()  # so has the place that is read
         shown = Signal()
         went = Signal(width)
+        gone = Signal(width)
         wanted = Signal(width)
         wanted_known = Signal()
         came = Signal(width)
         ahead = Signal(width)
         m.d.comb += [
             latency.eq(self.latency),
+            # A pulse comes late in its cycle, and chooses.
+            gone.eq(Mux(self.i, went + 1, went)),
             write.addr.eq(now),
-            write.data.eq(went + self.i),
+            write.data.eq(gone),
             write.en.eq(1),
             # now - latency - 1, and whether that has been since reset.
             Cat(read.addr, known).eq(now + ~latency),
@@ -95,7 +99,7 @@ class PulseDelay(wiring.Component):
         m.d.sync += [
             now.eq(now + 1),
             old.eq(old | now.all()),
-            went.eq(went + self.i),
+            went.eq(gone),
             shown.eq(known | old),
             wanted.eq(read.data),
             wanted_known.eq(shown),
@@ -182,10 +186,9 @@ class LinkDelay(wiring.Component):
             credit_times.latency.eq(self.latency),
         ]
         m.d.sync += [
-            due.eq(due + word_times.o - taken),
-            # Whether any is due.
-            self.o.valid.eq(word_times.o | (due > 1) | ((due == 1) & ~taken)),
+            self.o.valid.eq(waits_next(self.o.valid, due, word_times.o, taken)),
             self.credit_o.eq(credit_times.o),
         ]
+        count_late(m, due, up=word_times.o, down=taken)
 
         return m

@@ -4,6 +4,7 @@ from amaranth import Array, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .counting import count_late, waits_next
 from .link_delay import LinkDelay
 from .link_header import LINK_MAGIC, header_words, link_header
 from .packet_merge import PacketMerge
@@ -170,13 +171,13 @@ class LinkEgress(wiring.Component):
             self.error.payload.cause.eq(ErrorCause.LINK_OVERFLOW),
         ]
         m.d.sync += [
-            left.eq(left - gone + delay.credit_o),
-            any_left.eq(delay.credit_o | (left > 1) | ((left == 1) & ~gone)),
-            owed.eq(owed + gone - delay.credit_i),
-            any_owed.eq(gone | (owed > 1) | ((owed == 1) & ~delay.credit_i)),
+            any_left.eq(waits_next(any_left, left, delay.credit_o, gone)),
+            any_owed.eq(waits_next(any_owed, owed, gone, delay.credit_i)),
             self.stall.eq(beat_valid & ~gone),
             self.error.valid.eq(surplus),
         ]
+        count_late(m, left, up=delay.credit_o, down=gone)
+        count_late(m, owed, up=gone, down=delay.credit_i)
         rate = Signal(_rate)
         m.d.comb += rate.eq(Mux(in_payload, beat_rate, header_rate))
         self._pace(m, rate, gone=gone, free=free, idle=idle)

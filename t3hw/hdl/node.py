@@ -162,8 +162,18 @@ class Node(wiring.Component):
             registers.plan_done.eq(plan_state.done),
             registers.interrupt.eq(front_end.interrupt),
         ]
+        table = registers.table
+        late_table = table.signature.create(path=("late_table",))
+        if config.pipelined:
+            m.d.sync += [
+                late_table.valid.eq(table.valid),
+                late_table.payload.eq(table.payload),
+            ]
         for block in listeners:
-            _broadcast(m, registers.table, block.table)
+            # The link's entrance keeps what the producer's keeps, and lies elsewhere. With the same
+            # writes in the same cycle, synthesis would give both the same registers.
+            _broadcast(m, late_table if block is ingress and config.pipelined else table,
+                       block.table)
             if block is not plan_state:
                 m.d.comb += block.plans.eq(plan_state.plans)
         for reporter, collected in zip(reporters, registers.error, strict=True):
@@ -183,19 +193,9 @@ class Node(wiring.Component):
         _broadcast(m, controller.commit, producer.commit,
                    only=controller.commit.payload.source == Source.PRODUCER)
 
-        # Counting, triggering, sending. The memory and the tracker are large and lie apart, so for a
-        # fast clock a commit has a cycle for its way.
-        commits = controller.commit
-        if config.pipelined:
-            m.d.sync += tracker.cycle.eq(registers.cycle)
-            commits = controller.commit.signature.create(path=("commits",))
-            m.d.sync += [
-                commits.valid.eq(controller.commit.valid),
-                commits.payload.eq(controller.commit.payload),
-            ]
-        else:
-            m.d.comb += tracker.cycle.eq(registers.cycle)
-        _broadcast(m, commits, tracker.commit)
+        # Counting, triggering, sending.
+        m.d.comb += tracker.cycle.eq(registers.cycle)
+        _broadcast(m, controller.commit, tracker.commit)
         _broadcast(m, tracker.full, trigger.full)
         _broadcast(m, tracker.full, plan_state.full)
         # Software may hold commands back. One whose plan was stopped meanwhile goes nowhere.
@@ -233,6 +233,7 @@ class Node(wiring.Component):
         # Events are registered, since they come late in their cycle; what is in the registers is
         # under way, too.
         begun = Signal(config.plans)
+        committed = controller.commit.payload.tile
         tracked = [producer.compute] + ([ingress.request] if config.collective else [])
         for event, stream in zip(requests.start, tracked, strict=True):
             m.d.sync += [
@@ -245,13 +246,13 @@ class Node(wiring.Component):
             commands.start[0].plan.eq(front_end.fire.payload.plan),
             commands.end[0].valid.eq(front_end.ended.valid),
             commands.end[0].plan.eq(front_end.ended.payload.plan),
+            requests.end[0].valid.eq(controller.commit.valid & committed.tracked),
+            requests.end[0].plan.eq(committed.plan),
         ]
         m.d.comb += [
             begun.eq(Cat(Cat(event.valid & (event.plan == plan)
                              for event in (*requests.start, commands.start[0])).any()
                          for plan in range(config.plans))),
-            requests.end[0].valid.eq(commits.valid & commits.payload.tile.tracked),
-            requests.end[0].plan.eq(commits.payload.tile.plan),
             plan_state.busy.eq(producer.busy | requests.busy | trigger.queued | commands.busy
                                | begun | (ingress.busy if config.collective else 0)),
         ]

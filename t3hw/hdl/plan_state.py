@@ -79,8 +79,8 @@ class PlanState(wiring.Component):
     """
 
     latency = 2
-    #: A commit counted in the last cycle of ``armed`` makes its plan busy as a fire 8 cycles later.
-    drain_cycles = 10
+    #: A commit counted in the last cycle of ``armed`` makes its plan busy as a fire 9 cycles later.
+    drain_cycles = 11
 
     def __init__(self, *, config):
         self._config = checked_config(config)
@@ -169,7 +169,10 @@ class PlanState(wiring.Component):
                 m.d.sync += unreported[index].eq(0)
             tiles_done = Signal(tiles_shape, name=f"tiles_done{index}")
             commands_done = Signal(commands_shape, name=f"commands_done{index}")
+            # Whether it runs, and whether this is its last cycle, is known a cycle before.
             timer = Signal(timer_shape, name=f"timer{index}")
+            runs = Signal(name=f"timer_runs{index}")
+            expires = Signal(name=f"timer_expires{index}")
             # An event is judged beside the count: is it the last?
             all_tiles = Signal(name=f"all_tiles{index}")
             all_commands = Signal(name=f"all_commands{index}")
@@ -181,9 +184,13 @@ class PlanState(wiring.Component):
                          before_last_command[index])):
                     with m.If(event.valid & (event.payload.plan == index)):
                         m.d.sync += [count.eq(count + 1), all_.eq(count == before_last)]
-                with m.If(timer != 0):
-                    m.d.sync += timer.eq(timer - 1)
-                with m.If((timer == 1) & ~finish & ~asked):
+                m.d.sync += [
+                    timer.eq(timer - 1),
+                    expires.eq(runs & (timer == 2)),
+                ]
+                with m.If(runs & expires):
+                    m.d.sync += runs.eq(0)
+                with m.If(runs & expires & ~finish & ~asked):
                     m.d.sync += [
                         timed_out[index].eq(1),
                         unreported[index].eq(1),
@@ -206,6 +213,8 @@ class PlanState(wiring.Component):
                     all_tiles.eq(words.tiles == 0),
                     all_commands.eq(words.commands == 0),
                     timer.eq(words.timeout),
+                    runs.eq(words.timeout != 0),
+                    expires.eq(words.timeout == 1),
                 ]
             with m.If(finish):
                 m.d.sync += [

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .stream_queue import next_place, room_next
+from .counting import next_place, room_next
 
 __all__ = ["PrefetchQueue"]
 

@@ -5,12 +5,15 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["StreamQueue", "next_place", "room_next", "waits_next"]
+from .counting import count_late, next_place, room_next, waits_next
+
+__all__ = ["StreamQueue"]
 
 #: Deepest queue whose memory is read in the cycle in which it is asked.
 _SHALLOW = 33
-#: Depth of the queue before a block RAM: what leaves while the RAM is asked and answers.
-_FRONT = 4
+#: Depth of the queue behind a block RAM: what leaves while a transfer that has come is counted, asked
+#: for and answered.
+_FRONT = 5
 
 
 class StreamQueue(wiring.Component):
@@ -80,10 +83,8 @@ class StreamQueue(wiring.Component):
             get.eq(self.o.valid & self.o.ready),
             self.i.ready.eq(room),
         ]
-        m.d.sync += [
-            self.level.eq(self.level + put - get),
-            room.eq(room_next(room, self.level, self._depth, put, get)),
-        ]
+        m.d.sync += room.eq(room_next(room, self.level, self._depth, put, get))
+        count_late(m, self.level, up=put, down=get)
         if self._depth <= _SHALLOW:
             self._shallow(m, put, room)
         else:
@@ -159,6 +160,7 @@ class StreamQueue(wiring.Component):
         waits = Signal()
         direct = Signal()
         store = Signal()
+        stores = Signal()
         fetch = Signal()
         asked = Signal()
         answered = Signal()
@@ -166,7 +168,7 @@ class StreamQueue(wiring.Component):
         leaves = Signal()
         m.d.comb += [
             fetch.eq(waits & space),
-            direct.eq(put & ~waits & ~asked & ~answered & space),
+            direct.eq(put & ~(waits | stores | asked | answered) & space),
             store.eq(put & ~direct),
             write.addr.eq(put_at),
             write.data.eq(self.i.payload),
@@ -182,30 +184,17 @@ class StreamQueue(wiring.Component):
             leaves.eq(front.o.valid & front.o.ready),
         ]
         m.d.sync += [
-            stored.eq(stored + store - fetch),
-            waits.eq(waits_next(waits, stored, store, fetch)),
+            stores.eq(store),
+            waits.eq(waits_next(waits, stored, stores, fetch)),
             asked.eq(fetch),
             answered.eq(asked),
             answer.eq(read.data),
-            reserved.eq(reserved + (fetch | direct) - leaves),
             space.eq(room_next(space, reserved, _FRONT, fetch | direct, leaves)),
         ]
+        # What is stored comes late in its cycle, and is counted in the next.
+        count_late(m, stored, up=stores, down=fetch)
+        count_late(m, reserved, up=fetch | direct, down=leaves)
         with m.If(store):
             m.d.sync += put_at.eq(next_place(put_at, self._depth))
         with m.If(fetch):
             m.d.sync += get_at.eq(next_place(get_at, self._depth))
-
-
-def next_place(pointer, places):
-    """The next place of a ring."""
-    return Mux(pointer == places - 1, 0, pointer + 1)
-
-
-def room_next(room, level, depth, put, get):
-    """Whether fewer than ``depth`` are there in the next cycle, ``room`` saying so of this one."""
-    return (level < depth - 1) | get | (room & ~put)
-
-
-def waits_next(waits, level, put, get):
-    """Whether anything is there in the next cycle, ``waits`` saying so of this one."""
-    return put | (level > 1) | (waits & ~get)

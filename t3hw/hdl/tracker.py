@@ -28,10 +28,11 @@ class Tracker(wiring.Component):
     that has more bytes than the tile still lacks, is reported as ``OVER_COUNT`` and changes
     nothing; one for a tile of which 0 bytes are expected as ``UNKNOWN_TILE``.
 
-    Latency 4 cycles from ``commit`` to ``full`` or ``error``; throughput one commit a cycle,
-    always, any number of them for the same tile included. The cycles: memories are read; their
-    outputs go to registers, tags are compared; a place is chosen; the count goes down, and all that
-    has changed is written.
+    Latency `latency` cycles from ``commit`` to ``full`` or ``error``; throughput one commit a cycle,
+    always, any number of them for the same tile included. The cycles: a commit, or a step of a walk,
+    comes to the tracker's registers, if ``config.pipelined``; memories are read; their outputs go to
+    registers, tags are compared; a place is chosen; the count goes down, and all that has changed is
+    written.
 
     Clears and lookups use cycles without a commit for a tracked tile. Commits cannot be held up and
     may need the read ports in each cycle, so an unbroken train of them holds a clear up, for at
@@ -80,13 +81,13 @@ class Tracker(wiring.Component):
     Attributes
     ----------
     latency : int
-        Cycles from a commit to ``full`` or ``error``.
+        Cycles from a commit to ``full`` or ``error``: 5, or 4 if the configuration is not pipelined.
     reuse : int
         Cycles from the commit that frees a way to the first one that may take it.
     clear_cycles : int
-        Cycles that a clear needs beyond one for each tile.
+        Cycles that a clear needs beyond one for each tile; one less if not pipelined.
     look_cycles : int
-        Cycles from a lookup's cycle without commit to ``state_done``.
+        Cycles from a lookup's cycle without commit to ``state_done``; one less if not pipelined.
 
     Raises
     ------
@@ -94,13 +95,15 @@ class Tracker(wiring.Component):
         If ``config`` is no `NodeConfig`.
     """
 
-    latency = 4
+    latency = 5
     reuse = 4
-    clear_cycles = 4
-    look_cycles = 5
+    clear_cycles = 5
+    look_cycles = 6
 
     def __init__(self, *, config):
         self._config = checked_config(config)
+        if not config.pipelined:
+            self.latency, self.clear_cycles, self.look_cycles = 4, 4, 5
         entries = config.tracker_sets * config.tracker_ways
         super().__init__({
             "commit": In(stream.Signature(commit(config), always_ready=True)),
@@ -201,14 +204,21 @@ class Tracker(wiring.Component):
             m.d.sync += [after.eq(before) for before, after in zip(chain, chain[1:])]
         self._keep_told(m, told)
 
-        # Stage 0: the memories' read ports take the address.
+        # What comes: a commit, or else a step of a walk.
         new = self.commit.payload
         plan = self.plans[new.tile.plan]
         coming = Signal()
         walk_slot = Signal(slot_shape)
-        m.d.comb += [
-            coming.eq(self.commit.valid & new.tile.tracked),
+        clears = Signal()
+        looks = Signal()
+        m.d.comb += coming.eq(self.commit.valid & new.tile.tracked)
+        self._walk(m, coming=coming, slot=walk_slot, clears=clears, looks=looks, under_way=clear)
+        # Memory and tracker are large and lie apart, so for a fast clock what comes has a cycle for
+        # its way.
+        m.d["sync" if config.pipelined else "comb"] += [
             count[0].eq(coming & ~new.error & (new.bytes != 0) & plan.armed),
+            clear[0].eq(clears),
+            look[0].eq(looks),
             step[0].slot.eq(Mux(coming, new.tile.slot, walk_slot)),
             # Walks take nothing away, so that a lookup sees what is left.
             step[0].bytes.eq(Mux(coming, new.bytes, 0)),
@@ -216,11 +226,12 @@ class Tracker(wiring.Component):
             told[0].eq(new),
             stamp[0].eq(self.cycle),
         ]
+
+        # Stage 0: the memories' read ports take the address.
         for port in (expected_read, word_read):
             m.d.comb += port.addr.eq(step[0].slot)
         for port in row_reads:
             m.d.comb += port.addr.eq(set_of(step[0].slot))
-        self._walk(m, coming=coming, slot=walk_slot, clear=clear, look=look)
 
         # What is in front of a step by 1, 2 or 3 cycles and counts for the same tile, or in the
         # same set. The memories do not know of it yet.
@@ -344,12 +355,15 @@ class Tracker(wiring.Component):
             Cat(less.few, less.many).eq(Cat(now.few, now.many) - step[3].bytes),
             less.large.eq(now.large & ~((now.many == 1) & borrows)),
         ]
+        # Whether the commit counts is known late, so if not, a way's row is written as it was. A way
+        # that was only looked at is free.
+        in_use = ~clear[3] & Mux(counts, ~exact, ~was_fresh)
         for way, write in enumerate(row_writes):
             m.d.comb += [
                 write.addr.eq(set_of(step[3].slot)),
-                write.data.valid.eq(~exact & ~clear[3]),
+                write.data.valid.eq(in_use),
                 write.data.tag.eq(tag_of(step[3].slot)),
-                write.en.eq(at[3][way] & (counts | clear[3])),
+                write.en.eq(at[3][way] & (count[3] | clear[3])),
             ]
         if ways:
             m.d.comb += [
@@ -449,7 +463,7 @@ class Tracker(wiring.Component):
             last.tile.eq(read.data.tile),
         ]
 
-    def _walk(self, m, *, coming, slot, clear, look):
+    def _walk(self, m, *, coming, slot, clears, looks, under_way):
         """Steps of clears and lookups, in cycles without a commit for a tracked tile."""
         range_ = self.clear.payload
         wanted = Signal()
@@ -465,18 +479,18 @@ class Tracker(wiring.Component):
                 with m.Elif(wanted):
                     m.next = "LOOK"
             with m.State("CLEAR"):
-                m.d.comb += clear[0].eq(~coming)
+                m.d.comb += clears.eq(~coming)
                 with m.If(~coming):
                     m.d.sync += slot.eq(slot + 1)
                     with m.If(slot == range_.last_tile):
                         m.next = "CLEARED"
             with m.State("CLEARED"):
                 # When the last step writes; what enters after this cycle reads behind it.
-                m.d.comb += self.clear.ready.eq(~clear[1] & ~clear[2])
+                m.d.comb += self.clear.ready.eq(~Cat(under_way[:3]).any())
                 with m.If(self.clear.ready):
                     m.next = "IDLE"
             with m.State("LOOK"):
-                m.d.comb += look[0].eq(~coming)
+                m.d.comb += looks.eq(~coming)
                 with m.If(~coming):
                     m.d.sync += wanted.eq(0)
                     m.next = "IDLE"

@@ -292,7 +292,7 @@ def test_few_tiles_at_every_distance_with_every_outcome_and_lookups_between(sets
                 asked = None
                 states.clear()
 
-        for _round in range(60):
+        for _round in range(120):
             slots = rng.sample(*rng.choice(((range(8), rng.randrange(1, 7)), (range(0, 8, 2), 4))))
             used = [Tile(rng.randrange(3), slot, slot, 0, rng.choice((0, 1, 5, 8, 9, 16, 24)))
                     for slot in slots]
