@@ -45,7 +45,7 @@ class Arbiter(wiring.Component):
         Cycles that the others wait at most, for requester 0 or while it is closed; 0: for ever.
         A change holds from the next cycle on.
     closed : In(1)
-        With ``MCA``, only requester 0 issues in this cycle.
+        Only requester 0 issues in this cycle; without effect on ``ROUND_ROBIN``.
     forced : Out(1)
         The transfer that enters in this cycle does so because of the starvation limit: it passes
         requester 0, or though it is closed, or both.
@@ -83,9 +83,7 @@ class Arbiter(wiring.Component):
         chosen = Signal(requesters)
         open_ = Signal()
         ranked = Signal()
-        closes = Signal()
         preferred = Signal()
-        full = Signal()
         # How long they will have waited, this cycle included; and whether that was long enough
         # before it, which a register says so that no comparison stands before the choice.
         waits = Signal(16, init=1)
@@ -95,17 +93,13 @@ class Arbiter(wiring.Component):
         m.d.comb += [
             asks.eq(Cat(requester.valid for requester in self.i)),
             preferred.eq(ranked & asks[0] & ~starved),
-            full.eq(closes & self.closed),
-            self.forced.eq((ranked & asks[0] | full) & starved & open_),
+            self.forced.eq(ranked & (asks[0] | self.closed) & starved & open_),
             self.held.eq(ranked & asks[1:].any() & ~chosen[1:].any() & open_),
         ]
-        m.d.sync += [
-            ranked.eq(self.policy != Policy.ROUND_ROBIN),
-            closes.eq(self.policy == Policy.MCA),
-        ]
+        m.d.sync += ranked.eq(self.policy != Policy.ROUND_ROBIN)
         with m.If(preferred):
             m.d.comb += eligible.eq(1)
-        with m.Elif(ranked & full & ~starved):
+        with m.Elif(ranked & self.closed & ~starved):
             m.d.comb += eligible.eq(0)
         with m.Elif(ranked):
             m.d.comb += eligible.eq(asks & ~1)

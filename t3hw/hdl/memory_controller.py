@@ -17,8 +17,9 @@ from .stream_queue import StreamQueue
 
 __all__ = ["MemoryController", "memory_events"]
 
-#: Requests that fit between the arbiter and the memory: its output, and what first touch holds.
-_ON_THE_WAY = 1 + FirstTouch.places
+#: Requests that fit between the arbiter and the memory: its output and the place aside, and what
+#: first touch holds.
+_ON_THE_WAY = 2 + FirstTouch.places
 
 #: Errors of the memory that wait for errors of first touch to be reported.
 _WAITING_ERRORS = 4
@@ -70,8 +71,9 @@ class MemoryController(wiring.Component):
         Cycles that the communication queue waits at most when ``policy`` prefers compute; 0: for
         ever.
     threshold : In(16)
-        With ``MCA``, the ``occupancy`` from which on no communication issues; 0: none. A change
-        holds 2 cycles later, and what the memory has begun gives way one cycle later.
+        With ``MCA``, the ``occupancy`` from which on no communication issues; 0: none. A change of
+        it, or to or from ``MCA``, holds 2 cycles later, and what the memory has begun gives way one
+        cycle later.
     latency : In(16)
         Cycles that the built-in memory adds; without effect on the others.
     clear : In, stream of `clear_range`
@@ -147,7 +149,7 @@ class MemoryController(wiring.Component):
             wiring.connect(m, wiring.flipped(self.ingress), merge.i[0])
             wiring.connect(m, merged, merge.i[1])
             merged = merge.o
-        m.submodules.arbiter = arbiter = Arbiter(shape=request, requesters=2)
+        m.submodules.arbiter = arbiter = Arbiter(shape=request, requesters=2, spare=config.pipelined)
         m.submodules.memory = memory = self.memory
         for number, (name, source, depth) in enumerate((
                 ("compute_queue", wiring.flipped(self.compute), config.compute_queue),
@@ -222,7 +224,7 @@ class MemoryController(wiring.Component):
         reaches = Signal(4)
         m.d.sync += [
             left.eq(memory.leaves),
-            limited.eq(self.threshold != 0),
+            limited.eq((self.policy == Policy.MCA) & (self.threshold != 0)),
             counted.eq(Mux(issued, counted + 1 - left, counted - left)),
             arbiter.closed.eq(limited & Mux(
                 issued, reaches.bit_select(left, 1), reaches[1:].bit_select(left, 1))),

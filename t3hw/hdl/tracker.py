@@ -355,15 +355,12 @@ class Tracker(wiring.Component):
             Cat(less.few, less.many).eq(Cat(now.few, now.many) - step[3].bytes),
             less.large.eq(now.large & ~((now.many == 1) & borrows)),
         ]
-        # Whether the commit counts is known late, so if not, a way's row is written as it was. A way
-        # that was only looked at is free.
-        in_use = ~clear[3] & Mux(counts, ~exact, ~was_fresh)
         for way, write in enumerate(row_writes):
             m.d.comb += [
                 write.addr.eq(set_of(step[3].slot)),
-                write.data.valid.eq(in_use),
+                write.data.valid.eq(~exact & ~clear[3]),
                 write.data.tag.eq(tag_of(step[3].slot)),
-                write.en.eq(at[3][way] & (count[3] | clear[3])),
+                write.en.eq(at[3][way] & (counts | clear[3])),
             ]
         if ways:
             m.d.comb += [

@@ -392,6 +392,29 @@ def test_a_starvation_limit_passes_threshold_and_compute(limit):
     assert bench.count("forced") == bench.count("communication_issue")
 
 
+@pytest.mark.parametrize("name, before, after, others, cycles", [
+    ("threshold", 0, 1, {"policy": Policy.MCA}, 2),
+    ("policy", Policy.COMPUTE_FIRST, Policy.MCA, {"threshold": 1}, 2),
+])
+def test_a_change_of_threshold_or_policy_holds_some_cycles_later(name, before, after, others,
+                                                                 cycles):
+    """Communication alone, before a slow memory that is full of it, is held and let go again."""
+    bench = Bench(BUILTIN, ingress=saturated(BUILTIN, LINK), latency=60, **{name: before}, **others)
+    held, let_go = 50, 80
+
+    async def change(ctx):
+        await ctx.tick().repeat(held)
+        ctx.set(getattr(bench.dut, name), after)
+        await ctx.tick().repeat(let_go - held)
+        ctx.set(getattr(bench.dut, name), before)
+
+    bench.run(cycles=100, extra=[change])
+    issues = [events.communication_issue for events in bench.events]
+    assert all(issues[held - 20:held + cycles])
+    assert not any(issues[held + cycles:let_go + cycles])
+    assert all(issues[let_go + cycles:])
+
+
 def test_a_memory_that_is_no_dram_has_no_events_of_one():
     bench = Bench(BUILTIN, **all_ports(BUILTIN))
     seen = []
