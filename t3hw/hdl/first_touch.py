@@ -256,7 +256,6 @@ class FirstTouch(wiring.Component):
             "unknown": 1,
             "partial": 1,
             "duplicate": 1,
-            "both": 1,
         }))
         m.d.comb += [
             result.write.eq(now.write),
@@ -266,8 +265,6 @@ class FirstTouch(wiring.Component):
             result.unknown.eq(now.update & ~now.known),
             result.partial.eq(now.update & now.known & (strobed & ~whole).any()),
             result.duplicate.eq(now.update & now.known & duplicate.any()),
-            # Known beforehand, since whoever takes the access waits for it.
-            result.both.eq(result.partial & result.duplicate),
         ]
 
         # The rest of a request has waited for that.
@@ -304,8 +301,8 @@ class FirstTouch(wiring.Component):
         again = Signal()
         reported = Signal()
         m.d.comb += [
-            again.eq(held & outcome.both & ~reported),
-            self.access.valid.eq(held & ~(outcome.both & ~reported)),
+            again.eq(held & outcome.partial & outcome.duplicate & ~reported),
+            self.access.valid.eq(held & ~again),
             leaves.eq(self.access.valid & self.access.ready),
             *(access[field].eq(outcome[field]) for field in ("write", "add", "strobe")),
             *(access[field].eq(rests.data[field]) for field in fields),

@@ -113,10 +113,11 @@ class StreamQueue(wiring.Component):
             store.eq(put & (waits | ~take)),
             fetch.eq(waits & take),
         ]
-        with m.If(store & ~fetch):
-            m.d.sync += [waiting.eq(waiting + 1), waits.eq(1)]
-        with m.If(fetch & ~store):
-            m.d.sync += [waiting.eq(waiting - 1), waits.eq(waiting != 1)]
+        # What ``store`` and ``fetch`` come to, with ``take`` last, since that comes late.
+        m.d.sync += [
+            waits.eq(Mux(take, waits & (put | (waiting != 1)), waits | put)),
+            waiting.eq(Mux(take, waiting - (waits & ~put), waiting + put)),
+        ]
         if places == 1:
             spare = Signal(self._shape, reset_less=True)
             m.d.comb += oldest.eq(spare)
