@@ -44,8 +44,9 @@ class MemoryController(wiring.Component):
     the memory in order; those to one beat take effect in the order in which the arbiter issues
     them, and with ``"builtin"`` all do.
 
-    Latency from ``compute`` to the memory `queue_latency` cycles, from ``ingress`` and ``dma`` one more,
-    plus the memory's own. Throughput one beat a cycle, as far as first touch and the memory keep it.
+    Latency from ``compute`` to the memory `queue_latency` cycles, from ``ingress`` and ``dma`` one
+    more, plus the memory's own. Throughput one beat a cycle, as far as first touch and the memory
+    keep it.
 
     Parameters
     ----------

@@ -143,8 +143,8 @@ class StreamQueue(wiring.Component):
     def _deep(self, m, put):
         """A front queue that has its transfers from ``i`` while the block RAM is empty."""
         m.submodules.front = front = StreamQueue(shape=self._shape, depth=_FRONT)
-        # It never is full, since a transfer that waits there is asked for at once as long as the front
-        # queue has space: so what is read is never written, and needs no logic for that case.
+        # It never is full, since a transfer that waits there is asked for at once as long as the
+        # front queue has space: so what is read is never written, and needs no logic for that case.
         m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[],
                                                 attrs={"no_rw_check": 1})
         write = storage.write_port()

@@ -425,8 +425,8 @@ class Tracker(wiring.Component):
         return m
 
     def _keep_told(self, m, told):
-        """Keep what a commit said until the last stage: in registers, or, where these are scarce, in
-        a block RAM. That shows only what is needed there."""
+        """Keep what a commit said until the last stage: in registers, or, where these are scarce,
+        in a block RAM. That shows only what is needed there."""
         if self._config.pipelined:
             m.d.sync += [after.eq(before) for before, after in zip(told, told[1:])]
             return
