@@ -73,16 +73,16 @@ def _parser():
                       help="a node with traffic engines instead of a producer port "
                            "(t3_traffic_node), for simulation")
     generate.add_argument("--name", metavar="NAME",
-                          help="name of the files, of the top module, and at the start of all others' "
-                               "names (default: t3_node, t3_ring or t3_traffic_node)")
+                          help="name of the files, of the top module, and at the start of all "
+                               "others' names (default: t3_node, t3_ring or t3_traffic_node)")
     generate.add_argument("-o", "--output", type=Path, default=Path("."), metavar="DIR",
                           help="folder, made if it is not there (default: this one)")
     generate.set_defaults(run=_generate)
 
     simulate = commands.add_parser(
         "sim", help="simulate a ring that overlaps a GEMM with its reduce-scatter",
-        description="Simulate a ring of nodes that runs one tensor-parallel GEMM, compare the result "
-                    "bit for bit with the reference, and show what the overlap saved.")
+        description="Simulate a ring of nodes that runs one tensor-parallel GEMM, compare the "
+                    "result bit for bit with the reference, and show what the overlap saved.")
     _add_simulation(simulate)
     simulate.set_defaults(run=_simulate)
 
@@ -120,8 +120,9 @@ def _parser():
     memory.set_defaults(run=_bench_memory)
     loop_back = kinds.add_parser(
         "loop-back", help="whether one node stands for a ring",
-        description="Run a sublayer in every variant on rings of 2 to 8 nodes, and on the one node that "
-                    "stands for a ring in `bench overlap`; compare cycles, counters and results.")
+        description="Run a sublayer in every variant on rings of 2 to 8 nodes, and on the one node "
+                    "that stands for a ring in `bench overlap`; compare cycles, counters and "
+                    "results.")
     loop_back.add_argument("--devices", type=_devices, nargs="+", default=[2, 4, 8], metavar="N",
                            help="sizes of the rings (default: 2 4 8, which takes some minutes)")
     loop_back.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
@@ -129,10 +130,10 @@ def _parser():
     add_fpga_bench(kinds)
     _add_overlap(kinds.add_parser(
         "overlap", help="sublayers of real models: sequential, T3, T3-MCA and the ideal",
-        description="Run sublayers of transformers in every variant on the hardware: GEMM, reduce-scatter "
-                    "and all-gather as kernels, one after the other; T3 with round-robin arbitration; "
-                    "T3-MCA. What has been measured before is taken over, so a run that was broken off "
-                    "goes on where it was."))
+        description="Run sublayers of transformers in every variant on the hardware: GEMM, "
+                    "reduce-scatter and all-gather as kernels, one after the other; T3 with "
+                    "round-robin arbitration; T3-MCA. What has been measured before is taken over, "
+                    "so a run that was broken off goes on where it was."))
     return parser
 
 
@@ -141,18 +142,19 @@ def _add_overlap(parser):
     cases.add_argument("--all", action="store_true", help="all of them")
     cases.add_argument("--model", metavar="NAME", help="those of a model")
     cases.add_argument("--sublayer", metavar="NAME", help="OP, FC-2, FC-1 or IP")
-    cases.add_argument("--tp", type=int, metavar="N", help="TP degree, whether or not the file has it")
+    cases.add_argument("--tp", type=int, metavar="N",
+                       help="TP degree, whether or not the file has it")
     setup = parser.add_argument_group("set-up")
     setup.add_argument("--machine", default="paper", metavar="NAME",
                        help="of sim/machines, or a file NAME.toml (default: %(default)s)")
     setup.add_argument("--granularity", type=_positive, default=1, metavar="TILES",
                        help="tiles that a DMA command waits for (default: %(default)s)")
     setup.add_argument("--threshold", type=_not_negative, metavar="N",
-                       help="occupancy from which T3-MCA holds communication, 0: none (default: by the "
-                            "intensity that the hardware measures)")
+                       help="occupancy from which T3-MCA holds communication, 0: none (default: by "
+                            "the intensity that the hardware measures)")
     setup.add_argument("--sweep", metavar="NAME",
-                       help="run at each value of granularity, threshold, link, compute or efficiency that "
-                            "sim/sweeps.toml has")
+                       help="run at each value of granularity, threshold, link, compute or "
+                            "efficiency that sim/sweeps.toml has")
     setup.add_argument("--check", action="store_true",
                        help="compare all results with the reference, bit for bit")
     setup.add_argument("--jobs", type=_positive, default=os.cpu_count(), metavar="N",
@@ -162,8 +164,8 @@ def _add_overlap(parser):
     output.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     output.add_argument("--figures", type=Path, metavar="DIR", help="draw them into a folder")
     output.add_argument("--over-time", metavar="CASE",
-                        help="case whose run over time is kept and drawn, such as 'T-NLG FC-2 TP 8' "
-                             "(default: the first one)")
+                        help="case whose run over time is kept and drawn, such as "
+                             "'T-NLG FC-2 TP 8' (default: the first one)")
     parser.set_defaults(run=_bench_overlap)
 
 
@@ -196,7 +198,8 @@ def _add_simulation(parser):
     ring.add_argument("--tile", type=_tile, default=(16, 64), metavar="ROWSxCOLUMNS",
                       help="output of a workgroup (default: 16x64)")
     ring.add_argument("--granularity", type=_granularity, default="tile",
-                      help="tile, chunk, or tiles that a DMA command waits for (default: %(default)s)")
+                      help="tile, chunk, or tiles that a DMA command waits for "
+                           "(default: %(default)s)")
     ring.add_argument("--policy", choices=("round-robin", "compute-first", "mca"),
                       default="round-robin",
                       help="arbitration at the memory (default: %(default)s)")
@@ -410,7 +413,8 @@ def _bench_overlap(options):
             status = WRONG
         if options.figures:
             records = [CaseRecord.from_dict(record) for record in content["records"]]
-            print(*draw_all(options.figures, records, controller_hz=machine.controller_hz), sep="\n")
+            print(*draw_all(options.figures, records, controller_hz=machine.controller_hz),
+                  sep="\n")
     if options.json:
         write_json(options.json, content)
     return status

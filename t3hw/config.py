@@ -16,7 +16,8 @@ DTYPE_BYTES = {"int32": 4, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
 class ConfigError(ValueError):
-    """A configuration that the generator does not accept; the message quotes the value and the limit."""
+    """A configuration that the generator does not accept;
+    the message quotes the value and the limit."""
 
 
 def _power_of_two(value):
@@ -38,8 +39,8 @@ class NodeConfig:
     id_width : int
         Bits of AxID on ``s_axi``, 1 to 16.
     wg_width, wf_width : int
-        Bits of a workgroup's and of a wavefront's number, 4 to 16 and 0 to 4. AxUSER is ``{wf, wg}``,
-        workgroup lowest.
+        Bits of a workgroup's and of a wavefront's number, 4 to 16 and 0 to 4. AxUSER is
+        ``{wf, wg}``, workgroup lowest.
     dtypes : tuple of str
         What near-memory compute can add, of `DTYPE_NAMES`; nothing without ``collective``.
     tracker_sets, tracker_ways : int
@@ -74,8 +75,8 @@ class NodeConfig:
         The DRAM's timing, the name of its preset, or its fields; needed with ``"dram"``, and only
         there.
     memory_bytes : int
-        Size of the built-in memory, a power of two; with ``"axi"`` the size of the window at address 0
-        that may be reached (0: all of the address space).
+        Size of the built-in memory, a power of two; with ``"axi"`` the size of the window at
+        address 0 that may be reached (0: all of the address space).
     memory_max_latency : int
         Longest delay, in cycles, that the built-in memory can be set to, 0 to 1024.
     memory_outstanding : int
@@ -83,15 +84,16 @@ class NodeConfig:
     link_credits : int
         Depth of the link receiver's buffer in words, 4 to 4096.
     link_max_latency : int
-        Longest delay, in cycles, that the link can be set to, 0 to 4096. 0 leaves the delay line out.
+        Longest delay, in cycles, that the link can be set to, 0 to 4096.
+        0 leaves the delay line out.
     address_tiles : bool
         Whether a region's tile numbers may come from the address, for producers without ids.
     pipelined : bool
         Whether look-ups of addresses are cut into short stages, for a fast clock. Without it they
         take few registers and 2 cycles, for FPGAs that are small and slow.
     monitoring : bool
-        Whether the node counts what happens and measures memory intensity for T3-MCA. A node without
-        is much smaller: its counters and MCA registers read as 0.
+        Whether the node counts what happens and measures memory intensity for T3-MCA. A node
+        without is much smaller: its counters and MCA registers read as 0.
     collective : bool
         Whether the node works with others: link, near-memory compute, first-touch map. One without
         is for the smallest chips: it counts the stores to tiles, and its commands copy blocks from
@@ -168,14 +170,14 @@ class NodeConfig:
                                       f"not {getattr(self, name)!r}")
         if self.memory != "axi" and not (
                 _power_of_two(self.memory_bytes) and self.memory_bytes >= 1024):
-            raise ConfigError("memory_bytes must be a power of two of at least 1024 for a memory of "
-                              f"the node's own, not {self.memory_bytes!r}")
+            raise ConfigError("memory_bytes must be a power of two of at least 1024 for a memory "
+                              f"of the node's own, not {self.memory_bytes!r}")
         if self.memory_bytes > 1 << self.addr_width:
-            raise ConfigError(f"memory_bytes must be at most 2**addr_width = {1 << self.addr_width}, "
-                              f"not {self.memory_bytes!r}")
+            raise ConfigError("memory_bytes must be at most 2**addr_width = "
+                              f"{1 << self.addr_width}, not {self.memory_bytes!r}")
         if self.burst_beats * self.beat_bytes > 4096:
-            raise ConfigError(f"burst_beats must be at most {4096 // self.beat_bytes} at data_width "
-                              f"{self.data_width} (a burst stays within 4 KiB), "
+            raise ConfigError(f"burst_beats must be at most {4096 // self.beat_bytes} at "
+                              f"data_width {self.data_width} (a burst stays within 4 KiB), "
                               f"not {self.burst_beats!r}")
 
     def _check_dram(self):
@@ -261,7 +263,8 @@ class NodeConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         for key in fields:
             if key not in known:
-                raise ConfigError(f"{path}: no field {key!r}; fields are {', '.join(sorted(known))}")
+                raise ConfigError(f"{path}: no field {key!r}; fields are "
+                                  f"{', '.join(sorted(known))}")
         fields.setdefault("name", Path(path).stem)
         return base.replace(**fields)
 
@@ -313,8 +316,8 @@ _RANGES = (
 _ALONE = {"memory": "builtin", "memory_max_latency": 0, "link_max_latency": 0, "dtypes": (),
           "touch_bytes": 64, "monitoring": False}
 
-#: Stock configurations: ``nano`` is for the smallest FPGAs, ``tiny`` breaks first, ``small`` fits an
-#: FPGA, ``wide`` is for experiments.
+#: Stock configurations: ``nano`` is for the smallest FPGAs, ``tiny`` breaks first, ``small`` fits
+#: an FPGA, ``wide`` is for experiments.
 PRESETS = {
     config.name: config for config in (
         NodeConfig(name="nano", data_width=32, addr_width=16, id_width=1, wg_width=4, wf_width=0,
@@ -324,11 +327,11 @@ PRESETS = {
                    producer_reads=2, memory_bytes=1 << 12, memory_max_latency=0,
                    memory_outstanding=2, link_credits=8, link_max_latency=0, address_tiles=False,
                    pipelined=False, monitoring=False),
-        NodeConfig(name="tiny", data_width=32, tracker_sets=1, tracker_ways=2, tiles=64, commands=64,
-                   regions=8, routes=2, plans=2, touch_bytes=1 << 14, compute_queue=2,
-                   communication_queue=2, outstanding_reads=1, outstanding_writes=2, burst_beats=4,
-                   memory_bytes=1 << 15, memory_max_latency=64, link_credits=4,
-                   link_max_latency=64),
+        NodeConfig(name="tiny", data_width=32, tracker_sets=1, tracker_ways=2, tiles=64,
+                   commands=64, regions=8, routes=2, plans=2, touch_bytes=1 << 14,
+                   compute_queue=2, communication_queue=2, outstanding_reads=1,
+                   outstanding_writes=2, burst_beats=4, memory_bytes=1 << 15,
+                   memory_max_latency=64, link_credits=4, link_max_latency=64),
         NodeConfig(name="small", data_width=64, tiles=1024, commands=1024,
                    touch_bytes=1 << 16, memory_bytes=1 << 16,
                    outstanding_reads=4, memory_max_latency=128, link_max_latency=256),

@@ -109,7 +109,8 @@ _LONE_STATEMENT = re.compile(r"^( *)always @\*\n +(\S[^\n]*;)$", re.M)
 
 
 def _evaluated_at_start(text):
-    """The text, with signals that start combinational blocks and change at time 0 in every simulator.
+    """The text, with signals that start combinational blocks and change at time 0
+    in every simulator.
 
     A block runs when something that it reads changes. A value from a declaration is no change, so a
     block whose inputs stay as they are would never give its outputs their values. Yosys forgets

@@ -1,4 +1,5 @@
-"""Equal nodes of a board as one module of Verilog, converted and synthesized once and not once for each.
+"""Equal nodes of a board as one module of Verilog, converted and synthesized once
+and not once for each.
 
 Verilog, since only there Yosys heeds a memory's ``no_rw_check``: in RTLIL a read port is a register
 already, and gets logic for reads of what is being written.

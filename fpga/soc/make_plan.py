@@ -1,10 +1,11 @@
-"""Writes plan.hex, and plan.h for t3_node_small: what a program without Python loads into a stock node for one run.
+"""Writes plan.hex, and plan.h for t3_node_small: what a program without Python loads into a stock
+node for one run.
 
 The plan is a reduce-scatter of three devices in relative layout: on one node whose link comes back
 to it, it does what a ring of three does. The words are what the runtime would write.
 
-    python fpga/soc/make_plan.py                                        # for t3_node_small, beside this file
-    python fpga/soc/make_plan.py --preset axi --output fpga/litex       # for t3_node_axi
+    python fpga/soc/make_plan.py    # for t3_node_small, beside this file
+    python fpga/soc/make_plan.py --preset axi --output fpga/litex    # for t3_node_axi
 """
 
 import argparse
@@ -47,7 +48,7 @@ def words(config):
 
 def main():
     """Write the files."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--output", type=Path, default=Path(__file__).parent, metavar="DIR")
     parser.add_argument("--preset", default="small", choices=["small", "axi"])
     options = parser.parse_args()
@@ -59,7 +60,8 @@ def main():
         return
     rows = "".join(f"    {{0x{address:05x}, 0x{value:08x}}},\n" for address, value in pairs)
     (output / "plan.h").write_text(f"""\
-/* A plan for t3_node_{config.name}, written by make_plan.py: {DEVICES} chunks of {CHUNK_TILES} tiles of {TILE_BYTES} bytes, int32. */
+/* A plan for t3_node_{config.name}, written by make_plan.py: {DEVICES} chunks of \
+{CHUNK_TILES} tiles of {TILE_BYTES} bytes, int32. */
 #ifndef PLAN_H
 #define PLAN_H
 

@@ -1,4 +1,5 @@
-"""What `t3hw bench blocks` measures: cycles of the blocks, traffic and speed of rings, generation."""
+"""What `t3hw bench blocks` measures: cycles of the blocks,
+traffic and speed of rings, generation."""
 
 import os
 import platform
@@ -94,8 +95,8 @@ def cycle_rows(*, bus_bytes=_BUS_BYTES):
             with progress(where):
                 use = measure_bus_use(config, block_bytes, latency,
                                       blocks=max(1, bus_bytes // block_bytes))
-            yield Row(name=f"{where}, first to last beat", value=100 * use.share, unit="% of cycles",
-                      goal=goal, better="higher")
+            yield Row(name=f"{where}, first to last beat", value=100 * use.share,
+                      unit="% of cycles", goal=goal, better="higher")
             yield Row(name=f"{where}, first read to last beat", value=100 * use.share_with_start,
                       unit="% of cycles", goal=goal, better="higher")
     for dtype in config.dtypes:

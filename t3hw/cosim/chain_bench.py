@@ -71,7 +71,8 @@ def measure_tracker(sets, ways, tiles, beats):
 
 
 def measure_chain(config):
-    """A tile's last commit on its way to the DMA's first read, through the blocks as a node has them.
+    """A tile's last commit on its way to the DMA's first read,
+    through the blocks as a node has them.
 
     Returns
     -------

@@ -72,7 +72,8 @@ def bench_loop_back(sizes=(2, 4, 8), *, seed=1):
         sublayer = model.sublayer("FC-2", devices)
         baseline, t3 = (SublayerSlice(sublayer=sublayer, machine=machine, mode=mode)
                         for mode in ("baseline", "t3"))
-        run = SublayerRun(baseline=baseline, t3=t3, check=True, seed=seed, align=_PERIOD * config.dram.tREFI)
+        run = SublayerRun(baseline=baseline, t3=t3, check=True, seed=seed,
+                          align=_PERIOD * config.dram.tREFI)
         alone, ring = (RingSimulation(config, count, node=node).run(
             run_sublayer, run, cycles=1 << 40) for count in (1, devices))
         cycles, counts = compare(alone, ring)

@@ -173,7 +173,8 @@ def _run(experiment, simulation, plan, gemm, directory, *, overlap, waves):
                      beat_bytes=experiment.config.beat_bytes, seed=experiment.seed + device)
     return simulation.run(
         run_plan, plan, scripts, experiment.settings, overlap, directory=directory,
-        cycles=experiment.max_cycles, seed=experiment.seed, link_stall=experiment.link_stall, trace_bin=TRACE_BIN, waves=waves,
+        cycles=experiment.max_cycles, seed=experiment.seed,
+        link_stall=experiment.link_stall, trace_bin=TRACE_BIN, waves=waves,
         memory_latency=experiment.settings.memory_latency)
 
 

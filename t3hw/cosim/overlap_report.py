@@ -77,16 +77,19 @@ def report(experiment, outcome):
                                                          outcome.plan.device_plans, strict=True)):
         written = counters["producer_write_bytes"] + counters["incoming_update_bytes"]
         lines.append(
-            f"        device {device}     {written:>17,}  {device_plan.traffic.memory_write_bytes:>12,}"
-            f"   {counters['dma_read_bytes']:>11,}  {device_plan.traffic.dma_read_bytes:>12,}")
+            f"        device {device}     {written:>17,}  "
+            f"{device_plan.traffic.memory_write_bytes:>12,}   "
+            f"{counters['dma_read_bytes']:>11,}  {device_plan.traffic.dma_read_bytes:>12,}")
     count = experiment.devices
     lines += [
-        f"        mean of output     {_mean(outcome, 'producer_write_bytes', 'incoming_update_bytes'):>11.4f}"
+        "        mean of output     "
+        f"{_mean(outcome, 'producer_write_bytes', 'incoming_update_bytes'):>11.4f}"
         f"  (2N-2)/N = {(2 * count - 2) / count:.2f}   {_mean(outcome, 'dma_read_bytes'):>11.4f}"
         f"  (N-2)/N = {(count - 2) / count:.2f}",
         "",
         "trigger latency      no DMA commands in a ring of two" if latency["median"] is None else
-        f"trigger latency      {latency['min']} to {latency['max']} cycles, median {latency['median']:g}: "
+        f"trigger latency      {latency['min']} to {latency['max']} cycles, "
+        f"median {latency['median']:g}: "
         "from the commit of a command's last update to its first read",
     ]
     if facts["errors"]:
@@ -118,7 +121,8 @@ def draw(path, experiment, outcome):
         path, outcome.runs, title=f"Reduce-scatter of {operands.m} x {operands.n} {operands.dtype} "
                                   f"in a ring of {experiment.devices}",
         facts=[("input", operands.source),
-               ("bit-exact", "yes" if outcome.mismatches == 0 else f"NO: {outcome.mismatches} differ"),
+               ("bit-exact",
+                "yes" if outcome.mismatches == 0 else f"NO: {outcome.mismatches} differ"),
                ("overlapped", f"{cycles['overlapped']:,} cycles"),
                ("sequential", f"{cycles['sequential']:,} cycles"),
                ("speed-up", f"{cycles['sequential'] / cycles['overlapped']:.2f} x")])

@@ -169,8 +169,8 @@ class Outcome:
 
 
 def draw_case(seed, *, dram=False):
-    """The case of a seed; with ``dram`` on a ring of `DRAM_RINGS` where there is one, and with links
-    that take fractions of a cycle."""
+    """The case of a seed; with ``dram`` on a ring of `DRAM_RINGS` where there is one, and with
+    links that take fractions of a cycle."""
     rng = random.Random(seed)
     quick = seed % QUICK_EVERY == 0
     # An interpreter needs a second for a thousand cycles of these.

@@ -15,8 +15,8 @@ from .ring_run import Settings, player_bursts, run_plan
 from .script import write_script
 from .session import RingSimulation
 
-__all__ = ["RingSpeed", "formulas", "measure_functional_traffic", "measure_speed", "measure_traffic",
-           "traffic_difference"]
+__all__ = ["RingSpeed", "formulas", "measure_functional_traffic", "measure_speed",
+           "measure_traffic", "traffic_difference"]
 
 _DTYPE = "bfloat16"
 _TILE = 4, 16
@@ -80,7 +80,8 @@ def measure_functional_traffic(devices, config):
 
 
 def measure_traffic(devices, config, simulator):
-    """Bytes by which a ring of real nodes misses `formulas`, and least trigger latency in cycles."""
+    """Bytes by which a ring of real nodes misses `formulas`,
+    and least trigger latency in cycles."""
     plan, gemm = _equal_chunks(devices, config)
     ring = RingSimulation(config, devices, simulator=simulator)
     with tempfile.TemporaryDirectory(prefix="t3hw-") as directory:
@@ -127,13 +128,15 @@ class RingSpeed:
 
 
 def measure_speed(config, *, devices=4, simulator="verilator", m=256, n=512, runs=3):
-    """Simulate a ring in which all producers store a beat every other cycle; the fastest run counts.
+    """Simulate a ring in which all producers store a beat every other cycle;
+    the fastest run counts.
 
     Returns
     -------
     RingSpeed
     """
-    plan = ring_reduce_scatter(m=m, n=n, dtype=_DTYPE, devices=devices, config=config, tile=(16, 64))
+    plan = ring_reduce_scatter(m=m, n=n, dtype=_DTYPE, devices=devices, config=config,
+                               tile=(16, 64))
     gemm = random_operands(m=m, n=n, k=32, dtype=_DTYPE, seed=1).gemm(devices)
     ring = RingSimulation(config, devices, simulator=simulator)
     with tempfile.TemporaryDirectory(prefix="t3hw-") as directory:
@@ -147,8 +150,8 @@ def measure_speed(config, *, devices=4, simulator="verilator", m=256, n=512, run
 
 
 def _timed_run(session, plan, scripts):
-    """In the simulation: cycles, seconds and processor seconds while all producers are busy, and all
-    counters."""
+    """In the simulation: cycles, seconds and processor seconds while all producers are busy, and
+    all counters."""
     nodes = [Device(transport, config=session.config) for transport in session.transports]
     for node, device_plan in zip(nodes, plan.device_plans):
         node.set_link(latency=20)
@@ -158,7 +161,8 @@ def _timed_run(session, plan, scripts):
         node.arm(plan.index)
     cycle, start, processor = session.cycle, time.perf_counter(), time.process_time()
     session.play(scripts)
-    session.wait_until(lambda: not all(session.is_busy(device) for device in range(session.devices)))
+    session.wait_until(
+        lambda: not all(session.is_busy(device) for device in range(session.devices)))
     cycles = session.cycle - cycle
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
     session.wait_players()

@@ -74,7 +74,8 @@ def player_bursts(bursts, pace):
         strobes = None
         full = (1 << size) - 1
         if any(strobe != full for strobe in burst.strobes):
-            strobes = bytes(strobe >> index & 1 for strobe in burst.strobes for index in range(size))
+            strobes = bytes(strobe >> index & 1
+                            for strobe in burst.strobes for index in range(size))
         yield Burst(address=burst.address - burst.address % size, data=burst.data, strobes=strobes,
                     wg=burst.wg, wf=burst.wf, gap=pace - 1, beat_gap=pace - 1)
 
@@ -132,7 +133,8 @@ def run_plan(session, plan, scripts, settings, overlap=True, *, timeout=1_000_00
     player_errors = [session.errors(device) for device in range(session.devices)]
 
     def chunk_of(device):
-        return plan.read_chunk(device, lambda address, length: session.read(device, address, length))
+        return plan.read_chunk(
+            device, lambda address, length: session.read(device, address, length))
 
     return RingResult(chunks=[chunk_of(device) for device in range(session.devices)],
                       counters=counters, errors=[node.errors() for node in nodes],

@@ -93,7 +93,8 @@ def _speed(outcomes, elapsed):
             value=min(outcome.simulated_cycles / outcome.seconds for outcome in outcomes),
             unit="cycles/s", goal=100_000, better="higher"),
         Row(name="one case, all variants, longest",
-            value=max(outcome.seconds for outcome in outcomes), unit="seconds", goal=60, better="lower"),
+            value=max(outcome.seconds for outcome in outcomes), unit="seconds", goal=60,
+            better="lower"),
         Row(name="memory of the largest process, compilers included",
             value=max(outcome.peak_bytes for outcome in outcomes) / 2 ** 20, unit="MiB", goal=4096,
             better="lower")]

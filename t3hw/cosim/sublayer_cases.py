@@ -1,4 +1,5 @@
-"""Runs the cases of the experiment on the loop-back node, several at a time, and keeps what came."""
+"""Runs the cases of the experiment on the loop-back node, several at a time,
+and keeps what came."""
 
 import concurrent.futures
 import dataclasses
@@ -290,4 +291,5 @@ def _samples(trace, phase):
         columns["memory"], columns["local"], columns["incoming"], columns["dma"], strict=True)]
     return Samples(bin_cycles=bin_, gemm_reads=reads, gemm_writes=columns["local"],
                    incoming_updates=columns["incoming"], dma_reads=columns["dma"],
-                   occupancy=columns["occupancy"], gemm_end=phase.start % bin_ + phase.engine[0]["cycles"])
+                   occupancy=columns["occupancy"],
+                   gemm_end=phase.start % bin_ + phase.engine[0]["cycles"])

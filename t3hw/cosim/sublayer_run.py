@@ -293,7 +293,8 @@ class _Runner:
         for device, engine in enumerate(self.engines):
             engine.set_gemm(
                 units=part.units, workgroups=part.workgroups,
-                chunk_workgroups=part.chunk_workgroups, steps=part.steps, step_cycles=round(part.step_cycles * _PARTS),
+                chunk_workgroups=part.chunk_workgroups, steps=part.steps,
+                step_cycles=round(part.step_cycles * _PARTS),
                 burst_beats=part.read_burst_beats, streams=part.read_streams,
                 stream_bytes=memory.operands.bytes // part.read_streams,
                 read_base=memory.operands.base, base=memory.output.base,
@@ -367,8 +368,8 @@ class _Runner:
         if not self.session.wait_until(all_raised, self.run.max_cycles):
             late = [str(device) for device, end in enumerate(ends) if end is None]
             seen = sorted({cause for node in self.nodes for cause in node.errors().causes})
-            raise CycleLimit(f"device {', '.join(late)} is not done after {self.run.max_cycles} cycles; "
-                             f"errors: {', '.join(seen) or 'none'}")
+            raise CycleLimit(f"device {', '.join(late)} is not done after {self.run.max_cycles} "
+                             f"cycles; errors: {', '.join(seen) or 'none'}")
         return ends
 
     def _phase(self, name, kind, start, ends):

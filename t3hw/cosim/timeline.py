@@ -99,8 +99,8 @@ def read_run(label, directory, devices, *, start=0, end=None, plan=None):
     """
     logs = [parse_trace(Path(directory) / f"trace{device}.txt") for device in range(devices)]
     if end is None:
-        end = 1 + max((line[0] for _, lines in logs for letter, line in lines if letter not in "AO"),
-                      default=start)
+        end = 1 + max((line[0] for _, lines in logs
+                       for letter, line in lines if letter not in "AO"), default=start)
     return Run(label=label, cycles=end - start, plan=plan,
                devices=[_device_log(bin_, lines, start, end) for bin_, lines in logs])
 

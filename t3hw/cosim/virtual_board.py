@@ -107,7 +107,8 @@ def build_virtual_board(design, *, bit_cycles=BIT_CYCLES):
 
 
 def _with_sdram(design):
-    """Verilog of the board with its chip, which has the clock and the registers of its I/O cells."""
+    """Verilog of the board with its chip, which has the clock and the registers
+    of its I/O cells."""
     chip = CHIPS[design.sdram]
     rules = {"ROW_BITS": chip.row_bits, "COLUMN_BITS": chip.column_bits,
              "STORED_ROW_BITS": chip.row_bits,

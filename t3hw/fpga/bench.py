@@ -36,8 +36,8 @@ def bench_fpga(names, *, seeds, targets=(), show=print):
     Returns
     -------
     dict
-        The report: ``rows`` against goals, ``blocks`` with all figures, and ``text``, the table of all
-        cells.
+        The report: ``rows`` against goals, ``blocks`` with all figures, and ``text``, the table of
+        all cells.
 
     Raises
     ------
@@ -125,8 +125,8 @@ def table(blocks):
         chosen = [found for found in blocks.values() if target in found.get("synthesis_only", ())]
         if not chosen:
             continue
-        lines += ["", f"{target}: {command.partition(' ')[0]}, synthesis only: nothing was placed, so "
-                      "no clock is known"]
+        lines += ["", f"{target}: {command.partition(' ')[0]}, synthesis only: nothing was placed, "
+                      "so no clock is known"]
         head = "{:<34}" + " {:>10}" * len(kinds)
         lines.append(head.format("", *kinds))
         lines += [head.format(found["title"], *found["synthesis_only"][target].values())
@@ -170,11 +170,11 @@ def regressions(before, after):
         if old is None:
             continue
         if new["lut4"] > old["lut4"] * (1 + TOLERANCE):
-            found.append(f"{name}: {new['lut4']} LUT4, {_percent(new['lut4'] / old['lut4'] - 1)} more "
-                         f"than {old['lut4']}")
+            found.append(f"{name}: {new['lut4']} LUT4, {_percent(new['lut4'] / old['lut4'] - 1)} "
+                         f"more than {old['lut4']}")
         if new["mhz"] < old["mhz"] * (1 - TOLERANCE):
-            found.append(f"{name}: {new['mhz']:.1f} MHz, {_percent(1 - new['mhz'] / old['mhz'])} less "
-                         f"than {old['mhz']:.1f}")
+            found.append(f"{name}: {new['mhz']:.1f} MHz, {_percent(1 - new['mhz'] / old['mhz'])} "
+                         f"less than {old['mhz']:.1f}")
     return found
 
 

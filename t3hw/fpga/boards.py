@@ -1,4 +1,5 @@
-"""Board designs: everything that decides what a board's bitstream is, read from fpga/boards/*.toml."""
+"""Board designs: everything that decides what a board's bitstream is,
+read from fpga/boards/*.toml."""
 
 import dataclasses
 import hashlib
@@ -32,7 +33,8 @@ class BoardDesign:
     Parameters
     ----------
     name, title : str
-        Short name, as the command line takes it, and what the board is called; not part of the hash.
+        Short name, as the command line takes it, and what the board is called;
+        not part of the hash.
     family : str
         Of `FAMILIES`.
     part : str
@@ -44,7 +46,8 @@ class BoardDesign:
     devices : int
         Nodes: 1, or a ring of 2 to 16.
     traffic : bool
-        Nodes have a GEMM engine and a collective engine, so that the board runs the experiment alone.
+        Nodes have a GEMM engine and a collective engine,
+        so that the board runs the experiment alone.
     node : NodeConfig
         Each node.
     gemm_units, gemm_stages : int
@@ -56,12 +59,14 @@ class BoardDesign:
     memory : str
         ``"block-ram"``, or ``"sdram"``: the board's SDRAM behind the node's ``m_axi``.
     sdram : str
-        With ``"sdram"``: the chip, of `t3hw.hdl.sdram_chip.CHIPS`. It is the memory of a single node.
+        With ``"sdram"``: the chip, of `t3hw.hdl.sdram_chip.CHIPS`.
+        It is the memory of a single node.
     loader : str
-        What openFPGALoader calls the board; ``"dfu"`` if it is programmed over its own USB port. Empty:
-        not programmed from here. Not part of the hash.
+        What openFPGALoader calls the board; ``"dfu"`` if it is programmed over its own USB port.
+        Empty: not programmed from here. Not part of the hash.
     uart : dict
-        Pins of the serial line, ``rx`` and ``tx``, and their attributes, where the platform has none.
+        Pins of the serial line, ``rx`` and ``tx``, and their attributes,
+        where the platform has none.
 
     Raises
     ------
@@ -126,8 +131,8 @@ class BoardDesign:
         inside = self.node.memory != "axi"
         if inside != (self.memory == "block-ram"):
             need = "'builtin' or 'dram'" if self.memory == "block-ram" else "'axi'"
-            raise ConfigError(f"the node's memory must be {need} with memory = {self.memory!r}, not "
-                              f"{self.node.memory!r}")
+            raise ConfigError(f"the node's memory must be {need} with memory = {self.memory!r}, "
+                              f"not {self.node.memory!r}")
         if not 1 <= self.node.memory_bytes <= MEMORY_WINDOW:
             raise ConfigError(f"the node's memory_bytes must be from 1 to {MEMORY_WINDOW} (the "
                               f"window that a board has for it), not {self.node.memory_bytes}")
@@ -206,7 +211,8 @@ class BoardDesign:
 
     @classmethod
     def from_toml(cls, path):
-        """Read a design from a TOML file: the fields, and a table ``node`` that may name a ``preset``.
+        """Read a design from a TOML file: the fields, and a table ``node``
+        that may name a ``preset``.
 
         Raises
         ------

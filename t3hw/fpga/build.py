@@ -50,8 +50,8 @@ def build_board(design, folder, *, seed=1, show=print):
     design : BoardDesign
         What to build.
     folder : path-like
-        Where the files go: ``<board>.bit`` (or what the family has), ``<board>.json`` (the sidecar),
-        ``report.json``, ``csr.csv``, and below ``tools`` all that the tools wrote.
+        Where the files go: ``<board>.bit`` (or what the family has), ``<board>.json`` (the
+        sidecar), ``report.json``, ``csr.csv``, and below ``tools`` all that the tools wrote.
     seed : int
         Of the placer.
     show : callable
@@ -116,8 +116,8 @@ def build_board(design, folder, *, seed=1, show=print):
     show(report_text(report))
     if not report["met"]:
         raise FlowError(
-            f"{design.name} reaches {report['fmax_mhz']:.1f} of {design.clock_hz / 1e6:.1f} MHz with "
-            f"seed {seed}, so there is no bitstream; try another --seed, or a lower clock_hz "
+            f"{design.name} reaches {report['fmax_mhz']:.1f} of {design.clock_hz / 1e6:.1f} MHz "
+            f"with seed {seed}, so there is no bitstream; try another --seed, or a lower clock_hz "
             "in a board file of your own")
     bitstream = folder / f"{design.name}{flow.ending}"
     content = made.read_bytes()
@@ -195,7 +195,8 @@ def report_text(report):
     lines = [f"{report['title']}, {report['part']}: {report['fmax_mhz']:.1f} MHz reached of "
              f"{report['clock_mhz']:g} MHz, seed {report['seed']}", ""]
     for kind, use in report["utilisation"].items():
-        lines.append(f"{kind:<12} {use['used']:>6} of {use['available']:>6}  {use['percent']:5.1f} %")
+        lines.append(f"{kind:<12} {use['used']:>6} of {use['available']:>6}  "
+                     f"{use['percent']:5.1f} %")
     kinds = [kind for kind in ("logic cell", "LUT4", "FF", "LUT RAM", "block RAM", "large RAM",
                                "multiplier")
              if any(kind in block for block in report["blocks"])]

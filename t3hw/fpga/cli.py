@@ -24,15 +24,16 @@ def add_parser(commands):
 
     build = kinds.add_parser(
         "build", help="make a board's bitstream",
-        description="Make a bitstream with a report of cells and timing by block, and a sidecar that "
-                    "says what it is.")
+        description="Make a bitstream with a report of cells and timing by block, and a sidecar "
+                    "that says what it is.")
     _add_board(build)
     build.add_argument("--seed", type=int, default=1, help="of the placer (default: %(default)s)")
     _add_folder(build, "where the files go")
     build.set_defaults(run=_build)
 
     program = kinds.add_parser("program", help="write a bitstream to a board",
-                               description="Write what `build` made to the board, with openFPGALoader.")
+                               description="Write what `build` made to the board, "
+                                           "with openFPGALoader.")
     _add_board(program)
     _add_folder(program, "where `build` put the files")
     program.add_argument("--flash", action="store_true",
@@ -41,8 +42,9 @@ def add_parser(commands):
 
     export = kinds.add_parser(
         "export", help="write a project for a vendor's tools",
-        description="For a board: Verilog, constraints and a Tcl script that makes the Vivado project "
-                    "and its bitstream. With --ip: the node as an IP package with its AXI interfaces.")
+        description="For a board: Verilog, constraints and a Tcl script that makes the Vivado "
+                    "project and its bitstream. With --ip: the node as an IP package with its AXI "
+                    "interfaces.")
     _add_board(export)
     export.add_argument("--ip", action="store_true",
                         help="the board's node as an IP package instead")
@@ -57,11 +59,11 @@ def add_parser(commands):
     where.add_argument("--port", metavar="DEVICE",
                        help="serial port of the board, like /dev/ttyUSB0")
     where.add_argument("--virtual", nargs="?", const="virtual", metavar="BOARD",
-                       help="simulate a board: one of `t3hw fpga list`, or a file NAME.toml (default: "
-                            "a small ring of two)")
+                       help="simulate a board: one of `t3hw fpga list`, or a file NAME.toml "
+                            "(default: a small ring of two)")
     selftest.add_argument("--board", metavar="BOARD",
-                          help="the board that must be there, at --port: a name, a file NAME.toml, or "
-                               "a bitstream's sidecar NAME.json (default: any)")
+                          help="the board that must be there, at --port: a name, a file NAME.toml, "
+                               "or a bitstream's sidecar NAME.json (default: any)")
     selftest.add_argument("--baud", type=int, metavar="RATE",
                           help="bits a second (default: the board's, or 1000000)")
     selftest.add_argument("--only", metavar="STEP", action="append",
@@ -74,8 +76,8 @@ def add_bench_parser(kinds):
     """Add `t3hw bench fpga`."""
     parser = kinds.add_parser(
         "fpga", help="cells and clock of the blocks on an ECP5",
-        description="What each block costs between registers on an ECP5-85 of the slowest grade, and the "
-                    "clock that it reaches: the median of several placements.")
+        description="What each block costs between registers on an ECP5-85 of the slowest grade, "
+                    "and the clock that it reaches: the median of several placements.")
     parser.add_argument("--blocks", nargs="+", metavar="BLOCK",
                         help="these blocks (default: those of --compare, or all, which takes "
                              "hours)")

@@ -53,7 +53,8 @@ def ecp5_pll(reference, wanted):
 
 
 def ice40_pll(reference, wanted):
-    """Settings of an iCE40 PLL with simple feedback: ``divr``, ``divf``, ``divq``, ``filter_range``.
+    """Settings of an iCE40 PLL with simple feedback:
+    ``divr``, ``divf``, ``divq``, ``filter_range``.
 
     Parameters, other results and errors as of `ecp5_pll`.
     """

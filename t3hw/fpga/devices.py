@@ -7,8 +7,9 @@ from ..config import ConfigError
 __all__ = ["ECP5_LARGE", "ECP5_RESOURCES", "ECP5_SMALL", "chip", "ecp5_options", "gowin_family",
            "ice40_options", "resources"]
 
-#: nextpnr's placer and router for ECP5. The default placer leaves half as much wire again. The default
-#: router makes clocks a quarter faster, but may not get done with ten thousand cells and more.
+#: nextpnr's placer and router for ECP5. The default placer leaves half as much wire again.
+#: The default router makes clocks a quarter faster, but may not get done with ten thousand cells
+#: and more.
 ECP5_SMALL = ("--placer", "static")
 ECP5_LARGE = (*ECP5_SMALL, "--router", "router2")
 

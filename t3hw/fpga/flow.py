@@ -150,7 +150,8 @@ FLOWS = {
 
 
 def prepare(design, *, share=False):
-    """Files for the tools by name: of amaranth-boards' plan, and with ``share`` perhaps the nodes'."""
+    """Files for the tools by name: of amaranth-boards' plan,
+    and with ``share`` perhaps the nodes'."""
     # Chips start with zeros in memories that nothing is said about.
     with warnings.catch_warnings(), zeros_left_out():
         warnings.simplefilter("ignore", UnusedElaboratable)

@@ -1,4 +1,5 @@
-"""The netlist that synthesis makes of a node, for simulation in the node's place, and for checks."""
+"""The netlist that synthesis makes of a node, for simulation in the node's place,
+and for checks."""
 
 import argparse
 import dataclasses
@@ -23,7 +24,8 @@ from .tools import FlowError, find_tool, run_tool
 
 __all__ = ["GATE_NODE", "KINDS", "Netlist", "check_ring", "netlist"]
 
-#: What a node can be made of: gates without a technology, memories left as arrays; or cells of ECP5.
+#: What a node can be made of: gates without a technology, memories left as arrays;
+#: or cells of ECP5.
 KINDS = ("generic", "ecp5")
 
 #: A node that is quick to synthesize and still has memories of every kind: block RAM, LUT RAM and
@@ -181,7 +183,8 @@ def _library(tool):
         root = Path(tool).resolve().parents[1] / "share" / "yosys"
     folder = root / "lattice"
     if not (folder / "common_sim.vh").exists():
-        raise FlowError(f"no models of ECP5's cells in {folder}; `pip install 't3hw[fpga]'` brings them")
+        raise FlowError(f"no models of ECP5's cells in {folder}; "
+                        "`pip install 't3hw[fpga]'` brings them")
     return folder
 
 

@@ -1,4 +1,5 @@
-"""A node as an IP package (IP-XACT, as Vivado reads it), its AXI interfaces inferred from port names."""
+"""A node as an IP package (IP-XACT, as Vivado reads it),
+its AXI interfaces inferred from port names."""
 
 import re
 from pathlib import Path
@@ -41,8 +42,8 @@ def infer_interfaces(ports):
     Returns
     -------
     dict
-        By name: ``kind`` (``"aximm"`` or ``"axis"``), ``master``, ``lite``, and ``ports``: name by the
-        signal's name in the standard.
+        By name: ``kind`` (``"aximm"`` or ``"axis"``), ``master``, ``lite``, and ``ports``: name by
+        the signal's name in the standard.
     """
     groups = {}
     for port in ports:

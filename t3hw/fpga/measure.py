@@ -94,7 +94,8 @@ def write_block(block, folder):
 def synthesize(block, folder):
     """Synthesize a block between registers for ECP5, into ``folder``; returns the cells by type."""
     folder = write_block(block, folder)
-    run_tool("yosys", ["-q", "-p", "read_verilog -DSYNTHESIS top.v; synth_ecp5 -top top -json top.json; "
+    run_tool("yosys", ["-q", "-p", "read_verilog -DSYNTHESIS top.v; "
+                       "synth_ecp5 -top top -json top.json; "
                        "tee -o stat.json stat -json"], cwd=folder, log="yosys.log")
     return json.loads((folder / "stat.json").read_text())["design"]["num_cells_by_type"]
 
@@ -154,4 +155,5 @@ def _critical_path(report):
              if "posedge" in path["from"] and "posedge" in path["to"]]
     steps = max(paths, key=lambda path: sum(step["delay"] for step in path["path"]))["path"]
     return [{"delay": step["delay"], "what": step["type"],
-             "where": re.sub(r"^top\.", "", step.get("net") or step["to"]["cell"])} for step in steps]
+             "where": re.sub(r"^top\.", "", step.get("net") or step["to"]["cell"])}
+            for step in steps]

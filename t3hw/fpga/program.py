@@ -108,6 +108,6 @@ def program_board(design, folder, *, flash=False, show=print, run=subprocess.run
                             "Debian and Ubuntu: apt-get install libftdi1-2 libusb-1.0-0")
         lines = [line for line in text.splitlines() if line.strip()][-5:]
         raise FlowError("openFPGALoader failed, with exit code "
-                        f"{result.returncode}: is the board plugged in and powered, and may you use "
-                        "its port?\n" + "\n".join(lines))
+                        f"{result.returncode}: is the board plugged in and powered, and may you "
+                        "use its port?\n" + "\n".join(lines))
     show("done")

@@ -10,7 +10,8 @@ def _ends(path):
 
 
 def limiting_path(report):
-    """The slowest path from the clock to the clock: steps of ``delay`` in ns, ``what`` and ``where``."""
+    """The slowest path from the clock to the clock: steps of ``delay`` in ns,
+    ``what`` and ``where``."""
     paths = [path for path in report["critical_paths"]
              if all("posedge" in end for end in _ends(path))]
     if not paths:
@@ -21,7 +22,8 @@ def limiting_path(report):
 
 
 def slowest_by_block(report, scopes):
-    """Longest time in ns from the clock to a register's input, by the block that the register is in.
+    """Longest time in ns from the clock to a register's input,
+    by the block that the register is in.
 
     Parameters
     ----------

@@ -64,5 +64,6 @@ def run_tool(name, arguments, *, cwd, log):
     if status:
         lines = [line for line in text.splitlines() if "error" in line.lower()]
         reason = "\n".join((lines or text.splitlines() or ["no output"])[-5:])
-        raise FlowError(f"{name} failed with exit code {status} (all of it is in {path}):\n{reason}")
+        raise FlowError(f"{name} failed with exit code {status} (all of it is in {path}):\n"
+                        f"{reason}")
     return text

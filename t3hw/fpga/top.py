@@ -16,7 +16,8 @@ from .devices import gowin_family
 
 __all__ = ["BoardTop", "ResetHold", "open_platform"]
 
-#: How long reset lasts after the clock is good. iCE40's block RAM reads 0 in the first microseconds.
+#: How long reset lasts after the clock is good.
+#: iCE40's block RAM reads 0 in the first microseconds.
 RESET_SECONDS = 20e-6
 
 
@@ -74,8 +75,8 @@ class ResetHold(Elaboratable):
 class BoardTop(Elaboratable):
     """A `Board` on its pins, with a clock of ``design.clock_hz`` and a clean reset.
 
-    Reset is held until the PLL, if there is one, has locked, and `RESET_SECONDS` longer; it comes at
-    once when the lock is lost or the board's reset button is pressed, and ends in step with the
+    Reset is held until the PLL, if there is one, has locked, and `RESET_SECONDS` longer; it comes
+    at once when the lock is lost or the board's reset button is pressed, and ends in step with the
     clock.
 
     Parameters

@@ -29,8 +29,8 @@ COSTS = {
 _FLIP_FLOPS = {"ice40": re.compile(r"SB_DFF\w*"), "gowin": re.compile(r"DFF\w*")}
 
 #: Families where a flip-flop takes its value from the LUT beside it: what that must be, whether
-#: nobody else may read it, and cells that a LUT RAM takes. A flip-flop with another source takes the
-#: LUT's place.
+#: nobody else may read it, and cells that a LUT RAM takes. A flip-flop with another source takes
+#: the LUT's place.
 _PAIRS = {"ice40": (re.compile("SB_LUT4"), True, 0), "gowin": (re.compile(r"LUT\d|ALU"), False, 8)}
 
 #: What shrinks a block: fields of the configuration, most useful first.
@@ -122,7 +122,8 @@ def by_block(netlist, family):
 
 
 def _logic_cells(cells, family):
-    """What each cell takes of the places for a LUT and the flip-flop behind it, where they are one."""
+    """What each cell takes of the places for a LUT and the flip-flop behind it,
+    where they are one."""
     if family not in _PAIRS:
         return
     source, alone, of_memory = _PAIRS[family]

@@ -66,8 +66,8 @@ def export_vivado(design, folder):
         If the board's chip is another maker's.
     """
     if design.family != "xilinx":
-        raise ConfigError(f"{design.name} has a chip of {design.family}: `t3hw fpga build` makes its "
-                          "bitstream; only boards with one of Xilinx are exported (--ip: any)")
+        raise ConfigError(f"{design.name} has a chip of {design.family}: `t3hw fpga build` makes "
+                          "its bitstream; only boards with one of Xilinx are exported (--ip: any)")
     # The conversion to Verilog by what pip installed, whatever else is there.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     sources = prepare(design)

@@ -111,12 +111,12 @@ class AddressMap(wiring.Component):
     the last; of several the one with the lowest number. The tile is that of the first strobed byte.
 
     Latency `latency` cycles; throughput one beat a cycle. If ``config.pipelined``, ``i.ready`` is a
-    register: a beat that does not go on at ``o`` stops the stages behind it one cycle later, and one
-    beat has a place aside meanwhile; if not, a beat is in one stage, and ``o`` follows from its
+    register: a beat that does not go on at ``o`` stops the stages behind it one cycle later, and
+    one beat has a place aside meanwhile; if not, a beat is in one stage, and ``o`` follows from its
     registers, from the memories of the regions, and from the plan as it is now. A beat is compared
     with the regions when it enters, and its plan is looked at when it comes to ``o``: if
-    ``config.pipelined``, a beat that stands there keeps its answer, and a plan that changes meanwhile
-    is seen by the beats behind it.
+    ``config.pipelined``, a beat that stands there keeps its answer, and a plan that changes
+    meanwhile is seen by the beats behind it.
 
     Parameters
     ----------
@@ -464,7 +464,8 @@ class AddressMap(wiring.Component):
 
 
 def _ones(count, width):
-    """As many ones as ``count``, of 6 bits, says, in ``width`` bits; without a carry chain a bit."""
+    """As many ones as ``count``, of 6 bits, says, in ``width`` bits;
+    without a carry chain a bit."""
     low, high = count[:3], count[3:]
     more = Cat(Cat(low == value for value in range(bit + 1, 8)).any() for bit in range(7))
     further = Cat(Cat(high == value for value in range(bit + 1, 8)).any() for bit in range(7))

@@ -1,7 +1,7 @@
 """AMBA ports: flat members with the names of the specification, and their wiring to streams.
 
-Inside the design a channel is one stream of a struct. Vendor tools and verification parts find a bus by
-the names of its flat ports, so the top levels, and only they, carry these.
+Inside the design a channel is one stream of a struct. Vendor tools and verification parts find a
+bus by the names of its flat ports, so the top levels, and only they, carry these.
 """
 
 from amaranth.lib.wiring import In, Out

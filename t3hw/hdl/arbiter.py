@@ -30,8 +30,8 @@ class Arbiter(wiring.Component):
     requesters : int
         Number of streams to merge, at least 2.
     spare : bool
-        With a place aside, so that ``ready`` does not depend on ``o.ready``: for requesters who make
-        much of it.
+        With a place aside, so that ``ready`` does not depend on ``o.ready``: for requesters who
+        make much of it.
 
     Members
     -------

@@ -137,8 +137,8 @@ class AxiMemory(wiring.Component):
 
         m.submodules.adder = adder = self._adder
 
-        # Head: the next access, and all that can be said of it before it is issued. Behind it is the
-        # one that follows, and behind that the queue of those that come.
+        # Head: the next access, and all that can be said of it before it is issued. Behind it is
+        # the one that follows, and behind that the queue of those that come.
         head_layout = data.StructLayout({
             "access": memory_access(config),
             "outside": 1,
@@ -178,8 +178,8 @@ class AxiMemory(wiring.Component):
         # The window of accesses under way: places that are taken in turn, and freed in any order.
         # Which beats an access has in common with them is found out when it enters; which of them
         # it waits for, of the two one being a write, when it moves to the head. That goes to
-        # registers, some places in each that decides. A comparison of whole addresses takes too long,
-        # so it is one of their parts.
+        # registers, some places in each that decides. A comparison of whole addresses takes too
+        # long, so it is one of their parts.
         busy = Signal(places)
         ends = Signal(places)
         reading = Signal(places)
@@ -330,8 +330,8 @@ class AxiMemory(wiring.Component):
                 adder.i.payload.meta.commit.bytes.eq(0),
             ]
 
-        # AW, W and the order of commits take a write in the same cycle. With a place aside the adder,
-        # and what it takes from, do not wait for their readies.
+        # AW, W and the order of commits take a write in the same cycle. With a place aside the
+        # adder, and what it takes from, do not wait for their readies.
         m.submodules.added = added = StreamSpare(shape=adder.o.payload.shape())
         wiring.connect(m, adder.o, added.i)
         result = added.o.payload

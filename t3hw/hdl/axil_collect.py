@@ -1,4 +1,5 @@
-"""The first half of an AXI4-Lite write: address and word are collected, and the register is found."""
+"""The first half of an AXI4-Lite write: address and word are collected,
+and the register is found."""
 
 import dataclasses
 

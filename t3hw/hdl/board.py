@@ -69,9 +69,9 @@ class Board(wiring.Component):
     leds : Out(8)
         Lights, by the register LEDS.
     sdram : Out, `SdramPins`, if the design's memory is ``"sdram"``
-        To the chip that is the node's memory. Its clock is the inverse of ours, and ``dq_i`` is what
-        was on its pins at the last edge of our clock: from registers, which belong into the I/O
-        cells, since data come late in the half cycle before that edge.
+        To the chip that is the node's memory. Its clock is the inverse of ours, and ``dq_i`` is
+        what was on its pins at the last edge of our clock: from registers, which belong into the
+        I/O cells, since data come late in the half cycle before that edge.
     """
 
     def __init__(self, design, *, bit_cycles=None):

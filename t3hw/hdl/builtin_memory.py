@@ -100,8 +100,8 @@ class BuiltinMemory(wiring.Component):
 
         m.submodules.array = array = self._array
 
-        # Head: the next access, which waits for its time here. Whether that has come, and whether it
-        # must wait for a write, is found out in the cycle before.
+        # Head: the next access, which waits for its time here. Whether that has come, and whether
+        # it must wait for a write, is found out in the cycle before.
         head_valid = Signal()
         head = Signal(access_layout)
         head_beat = head.address[config.beat_shift:size_shift]

@@ -1,4 +1,5 @@
-"""Wide values, looked at in parts: what is found goes to registers, and is put together a cycle later."""
+"""Wide values, looked at in parts: what is found goes to registers,
+and is put together a cycle later."""
 
 from amaranth import Cat
 
@@ -11,5 +12,6 @@ def any_by_parts(value, size):
 
 
 def same_by_parts(one, other, size):
-    """A bit for each ``size`` bits of two values of the same length: whether both have the same there."""
+    """A bit for each ``size`` bits of two values of the same length:
+    whether both have the same there."""
     return Cat(one[low:low + size] == other[low:low + size] for low in range(0, len(one), size))

@@ -24,12 +24,12 @@ counter_control = data.StructLayout({"snapshot": 1, "clear": 1})
 class Counters(wiring.Component):
     """Count events, and show a coherent snapshot of all counters.
 
-    Wide counters in flip-flops would outweigh the blocks that they watch. So the full counters are in
-    a memory, and the events of one *round* are counted in a part just wide enough. All parts are set
-    aside in the same cycle, and during the next round they are added one a cycle to the full
-    counters. A round has as many cycles as there are counters. As all parts are set aside at once, a
-    snapshot shows all counters as of one cycle, and a clear loses nothing and counts nothing twice:
-    what is not in the snapshot before is in the count after.
+    Wide counters in flip-flops would outweigh the blocks that they watch. So the full counters are
+    in a memory, and the events of one *round* are counted in a part just wide enough. All parts are
+    set aside in the same cycle, and during the next round they are added one a cycle to the full
+    counters. A round has as many cycles as there are counters. As all parts are set aside at once,
+    a snapshot shows all counters as of one cycle, and a clear loses nothing and counts nothing
+    twice: what is not in the snapshot before is in the count after.
 
     Where a cycle adds at most 1, the part is a shift register with one gate, which never stops and
     is never cleared (`ShiftCount`): its place in the sequence less that of the round before, which
@@ -134,16 +134,16 @@ class Counters(wiring.Component):
             latency.eq(self.cycle - self.first_read.p.stamp),
         ]
 
-        # A round: ``turn`` has a bit for each counter, of which one is set: that whose part is taken
-        # from those that are set aside; ``step`` is its number.
+        # A round: ``turn`` has a bit for each counter, of which one is set: that whose part is
+        # taken from those that are set aside; ``step`` is its number.
         turn = Signal(count, init=1)
         step = Signal(range(count))
         last = turn[-1]
         start = Signal()
         busy = Signal()
         done = Signal()
-        # What the round that runs is for. The one after reset zeroes the memory: what is in it is no
-        # number. One that begins ``anew`` starts from 0, since the one before was for a clear.
+        # What the round that runs is for. The one after reset zeroes the memory: what is in it is
+        # no number. One that begins ``anew`` starts from 0, since the one before was for a clear.
         purpose = data.StructLayout(
             {"zeroing": 1, "anew": 1, "asked": 1, "snapshot": 1, "clear": 1})
         current = Signal(purpose, init={"zeroing": 1, "anew": 1})

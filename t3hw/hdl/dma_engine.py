@@ -219,8 +219,8 @@ class DmaEngine(wiring.Component):
             next_source.eq(current.source + current.source_pitch),
             next_span.eq(self.block.p.row_bytes - 1),
         ]
-        # The same as ``block.ready`` and else ``issue``, but what is chosen does not wait for whether
-        # anything is.
+        # The same as ``block.ready`` and else ``issue``, but what is chosen does not wait for
+        # whether anything is.
         moves = ~active | issue
         with m.If(moves & (~active | finished)):
             m.d.sync += [

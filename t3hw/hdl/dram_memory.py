@@ -24,9 +24,9 @@ class DramMemory(wiring.Component):
 
     A beat is a column, whatever its width: all timing is in beats. `DramScheduler` chooses among
     the accesses in its window, `DramBanks` says what the timing allows, and refreshes. An access
-    takes effect with its column command. Accesses to one beat keep their order; reads come back in the
-    order of each source; commits come in the order in which the writes took effect, whatever their
-    source.
+    takes effect with its column command. Accesses to one beat keep their order; reads come back in
+    the order of each source; commits come in the order in which the writes took effect, whatever
+    their source.
 
     Latency where nothing is in the way: from ``access`` to the column command on ``command`` 3
     cycles if the row is open, tRCD more if the bank is closed, tRP + tRCD more if another row is

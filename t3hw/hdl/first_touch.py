@@ -13,7 +13,8 @@ from .seams import (Dtype, ErrorCause, MemoryOp, Writer, clear_range, error_even
 
 __all__ = ["FirstTouch"]
 
-#: Entries of the map in a bank. A larger memory would choose between block RAMs behind their outputs.
+#: Entries of the map in a bank.
+#: A larger memory would choose between block RAMs behind their outputs.
 _BANK = 1 << 14
 
 
@@ -170,11 +171,11 @@ class FirstTouch(wiring.Component):
             indices[5].eq(indices[4]),
         ]
 
-        # Stage 1, the map answers, in banks, so that its answer goes to a register and nowhere else;
-        # it is there in stage 2. What is found in stage 3 is written in stage 4: answers miss the
-        # entries of the four before, which are kept as long. So it does not matter what the map returns
-        # that is written in the same cycle; saying so spares the logic that would make a block RAM
-        # return what was there before.
+        # Stage 1, the map answers, in banks, so that its answer goes to a register and nowhere
+        # else; it is there in stage 2. What is found in stage 3 is written in stage 4: answers miss
+        # the entries of the four before, which are kept as long. So it does not matter what the map
+        # returns that is written in the same cycle; saying so spares the logic that would make a
+        # block RAM return what was there before.
         entry_layout = data.StructLayout({"local": lanes, "incoming": lanes})
         after = Signal(entry_layout)
         kept = [Signal(entry_layout, name=f"kept_{age}") for age in range(3)]

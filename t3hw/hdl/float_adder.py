@@ -155,8 +155,8 @@ class FloatAdder(wiring.Component):
             Mux(swap, a.mantissa, b.mantissa) & live & ~drop.replicate(mantissa),
             Mux(swap, normal_a, normal_b) & ~drop))
         # The exponents 0 and 1 have the same weight: one less if just one of the two is 0. That is
-        # a bit below both, which borrows; a third operand would cost another adder. Both differences
-        # are made, so that no carry chain follows that of the comparison.
+        # a bit below both, which borrows; a third operand would cost another adder. Both
+        # differences are made, so that no carry chain follows that of the comparison.
         def distance(name, large, small):
             difference = Cat(C(0, 1), large) - Cat(normal_a ^ normal_b, small)
             return wire(name, difference[1:1 + self._exponent])

@@ -60,22 +60,22 @@ def _ones(count, width):
 class GemmEngine(wiring.Component):
     """Behave at the memory as the compute units of one device do that run a GEMM.
 
-    Workgroups are dispatched in order to units as they become free. A workgroup runs ``steps`` steps
-    of ``step_cycles``, double buffered: the reads of a step are asked for when the step before it
-    starts (those of the first at dispatch), and a step starts when the one before it has ended and
-    its own reads are there. At the end of its last step the workgroup joins a queue, and the store
-    unit writes its tiles, one INCR burst each. Stores are posted: the unit is free, and takes the
-    next workgroup, in the cycle after its last beat was accepted.
+    Workgroups are dispatched in order to units as they become free. A workgroup runs ``steps``
+    steps of ``step_cycles``, double buffered: the reads of a step are asked for when the step
+    before it starts (those of the first at dispatch), and a step starts when the one before it has
+    ended and its own reads are there. At the end of its last step the workgroup joins a queue, and
+    the store unit writes its tiles, one INCR burst each. Stores are posted: the unit is free, and
+    takes the next workgroup, in the cycle after its last beat was accepted.
 
     Ends of steps and arrivals of reads are kept exactly, in 1/256 cycle, so lateness in looking at
     them does not add up. Units are looked at in turn, one a cycle, each of them in `looks` cycles:
     a shorter step takes that long.
 
-    A step reads ``reads`` beats, from the stage table by the workgroup's stage: workgroups that were
-    dispatched before it, divided by ``units``; stages beyond the table have its last entry. The
-    fractions of all steps add up in one accumulator. Whenever that holds a burst, the burst is read
-    and the workgroup whose step filled it waits for it. Bursts go to ``streams`` sequential streams
-    in turn: stream s starts at ``read_base + s * stream_bytes``, and begins again after
+    A step reads ``reads`` beats, from the stage table by the workgroup's stage: workgroups that
+    were dispatched before it, divided by ``units``; stages beyond the table have its last entry.
+    The fractions of all steps add up in one accumulator. Whenever that holds a burst, the burst is
+    read and the workgroup whose step filled it waits for it. Bursts go to ``streams`` sequential
+    streams in turn: stream s starts at ``read_base + s * stream_bytes``, and begins again after
     ``stream_bytes``.
 
     Workgroup w lies at ``base + n * workgroup_bytes``, where n = (first_workgroup + w) mod
@@ -111,13 +111,13 @@ class GemmEngine(wiring.Component):
     stage : In, stream of `gemm_stage`
         Writes an entry of the stage table. Not while ``busy``.
     legal : Out(1)
-        The settings of two cycles before can be run: 1 to ``units`` units; workgroups, chunks, steps
-        and wavefronts not 0; ids that fit in AWUSER; first_workgroup below workgroups; bursts and
-        tiles of at most 64 and 256 beats and 4 KiB, which start on multiples of their size; streams
-        of at least a burst.
+        The settings of two cycles before can be run: 1 to ``units`` units; workgroups, chunks,
+        steps and wavefronts not 0; ids that fit in AWUSER; first_workgroup below workgroups; bursts
+        and tiles of at most 64 and 256 beats and 4 KiB, which start on multiples of their size;
+        streams of at least a burst.
     start : In(1)
-        Begin; taken if ``legal`` and not ``busy``. In the first ``units`` cycles after reset the run
-        waits for their end.
+        Begin; taken if ``legal`` and not ``busy``. In the first ``units`` cycles after reset the
+        run waits for their end.
     busy : Out(1)
         From ``start`` until all stores have been answered.
     done : Out(1)
@@ -404,7 +404,8 @@ class GemmEngine(wiring.Component):
             visited.eq(found.index),
             # The present is a whole cycle: what is due after its start is due in the next.
             ended.eq(found.visit & context.running
-                     & (Cat(~context.due.fraction.any(), now) > Cat(Const(0, 1), context.due.cycle))),
+                     & (Cat(~context.due.fraction.any(), now)
+                       > Cat(Const(0, 1), context.due.cycle))),
             came.eq((asked_read.data.turn == context.turn)
                     & (asked_read.data.bursts == returned_read.data.bursts)),
             was_late.eq(late),
@@ -583,8 +584,8 @@ class GemmEngine(wiring.Component):
                 tile_offset.eq(Mux(last_tile, 0, tile_offset + (tile_beats << config.beat_shift))),
             ]
 
-        # Data of stores, in stages that never stand still: a beat is begun when there is room for it
-        # at the end.
+        # Data of stores, in stages that never stand still: a beat is begun when there is room for
+        # it at the end.
         beat_layout = data.StructLayout({
             "valid": 1, "first": 1, "last": 1, "frees": 1,
             "context": Signal(context_index).shape()})
@@ -666,7 +667,8 @@ class GemmEngine(wiring.Component):
                   | self.r.valid & (self.r.payload.resp != 0)):
             m.d.sync += self.error.eq(1)
 
-        self._measure(m, begin=begin, now=now, next_cycle=next_cycle, step=step & was_late, waited=waited)
+        self._measure(m, begin=begin, now=now, next_cycle=next_cycle, step=step & was_late,
+                      waited=waited)
         return m
 
     def _checks(self):

@@ -57,8 +57,8 @@ class HostDecoder(wiring.Component):
     def __init__(self, *, windows, timeout):
         for first, size in windows:
             if size < 4 or size & size - 1 or first % size or not 0 <= first < 1 << 32:
-                raise ValueError(f"a window must lie at a multiple of its size, a power of two, not "
-                                 f"{size:#x} bytes at {first:#x}")
+                raise ValueError("a window must lie at a multiple of its size, a power of two, "
+                                 f"not {size:#x} bytes at {first:#x}")
         for (first, size), (behind, _) in zip(sorted(windows), sorted(windows)[1:]):
             if first + size > behind:
                 raise ValueError(f"windows at {first:#x} and {behind:#x} overlap")

@@ -35,8 +35,8 @@ class LinkEgress(wiring.Component):
 
     Throughput one word a cycle. A word may take longer: after a beat the link is free again
     ``interval`` + ``fraction`` / 65536 cycles later, after a header word ``header_interval`` +
-    ``header_fraction`` / 65536; with 0 whole cycles a header word takes none of the link's time, and
-    does not wait for it. What is left of a cycle is carried from word to word as long as the
+    ``header_fraction`` / 65536; with 0 whole cycles a header word takes none of the link's time,
+    and does not wait for it. What is left of a cycle is carried from word to word as long as the
     link has something to send: so the average is exact, and the n-th word after a pause leaves in
     the first cycle that is not too early, never before.
 

@@ -91,9 +91,9 @@ class MemoryArray(wiring.Component):
         config = self._config
         size_shift = ceil_log2(config.memory_bytes)
         m.submodules.adder = adder = self._adder
-        # Who reads what is written in the same cycle does not need it. Saying so spares the logic that
-        # would make a block RAM return what was there before, and all reading without being asked
-        # spares the way to its enables.
+        # Who reads what is written in the same cycle does not need it. Saying so spares the logic
+        # that would make a block RAM return what was there before, and all reading without being
+        # asked spares the way to its enables.
         m.submodules.storage = storage = Memory(shape=config.data_width, init=[],
                                                 depth=len(self.beats), attrs={"no_rw_check": 1})
         read = storage.read_port()

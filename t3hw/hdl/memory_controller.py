@@ -45,8 +45,9 @@ class MemoryController(wiring.Component):
     the memory in order; those to one beat take effect in the order in which the arbiter issues
     them, and with ``"builtin"`` all do.
 
-    Latency from ``compute`` to the memory `queue_latency` cycles, from ``ingress`` and ``dma`` one more,
-    plus the memory's own. Throughput one beat a cycle, as far as first touch and the memory keep it.
+    Latency from ``compute`` to the memory `queue_latency` cycles, from ``ingress`` and ``dma`` one
+    more, plus the memory's own. Throughput one beat a cycle, as far as first touch and the memory
+    keep it.
 
     Parameters
     ----------
@@ -149,7 +150,8 @@ class MemoryController(wiring.Component):
             wiring.connect(m, wiring.flipped(self.ingress), merge.i[0])
             wiring.connect(m, merged, merge.i[1])
             merged = merge.o
-        m.submodules.arbiter = arbiter = Arbiter(shape=request, requesters=2, spare=config.pipelined)
+        m.submodules.arbiter = arbiter = Arbiter(shape=request, requesters=2,
+                                                 spare=config.pipelined)
         m.submodules.memory = memory = self.memory
         for number, (name, source, depth) in enumerate((
                 ("compute_queue", wiring.flipped(self.compute), config.compute_queue),

@@ -32,8 +32,8 @@ class NearMemoryAdder(wiring.Component):
     before its first register an operand meets nothing but the choice by dtype and the int32
     addition.
 
-    A lane's adder takes all the 16-bit formats. float32, where it is built, adds no third adder to a
-    pair of lanes but widens the upper lane's; an int32 sum goes through it as a number to keep.
+    A lane's adder takes all the 16-bit formats. float32, where it is built, adds no third adder to
+    a pair of lanes but widens the upper lane's; an int32 sum goes through it as a number to keep.
 
     Parameters
     ----------

@@ -65,8 +65,9 @@ def trace_members(config):
 class Node(wiring.Component):
     """One device: producer port, memory controller, tracker, trigger, DMA, link and registers.
 
-    From the commit of a tile's last update to the DMA engine's first read request: `trigger_latency`
-    cycles, if no earlier command is under way. Latencies and throughputs of the blocks are theirs.
+    From the commit of a tile's last update to the DMA engine's first read request:
+    `trigger_latency` cycles, if no earlier command is under way. Latencies and throughputs of the
+    blocks are theirs.
 
     Parameters
     ----------
@@ -82,8 +83,8 @@ class Node(wiring.Component):
     m_axi_* : AXI4 master, if ``config.memory`` is ``"axi"``
         To the memory.
     link_tx_*, link_rx_* : AXI4-Stream, if ``config.collective``
-        To and from the neighbours. TKEEP has a payload word's strobes; whatever lies between two nodes
-        must pass it on unchanged.
+        To and from the neighbours. TKEEP has a payload word's strobes; whatever lies between two
+        nodes must pass it on unchanged.
     link_tx_credit : In(1), link_rx_credit : Out(1), if ``config.collective``
         One pulse for each word that the receiver took out of its buffer.
     irq : Out(1)
@@ -278,9 +279,9 @@ class Node(wiring.Component):
         return m
 
     def _connect_reads(self, m, *, engine, splitter, request):
-        """The engine's reads become requests to the memory. For a fast clock queues of two transfers
-        and spare places are here, as elsewhere, where one block's ready would wait for the next
-        one's through too much logic."""
+        """The engine's reads become requests to the memory. For a fast clock queues of two
+        transfers and spare places are here, as elsewhere, where one block's ready would wait for
+        the next one's through too much logic."""
         config = self._config
         if not config.pipelined:
             m.submodules.bursts = bursts = StreamQueue(shape=read_burst(config), depth=1, cut=False)
@@ -336,7 +337,8 @@ class Node(wiring.Component):
 
     @staticmethod
     def _clear(m, clear, targets):
-        """One clear for all that keeps something of a plan: taken when the last of them is ready."""
+        """One clear for all that keeps something of a plan:
+        taken when the last of them is ready."""
         done = Signal(len(targets))
         ready = Signal(len(targets))
         for index, target in enumerate(targets):

@@ -10,8 +10,8 @@ __all__ = ["PacketMerge"]
 class PacketMerge(wiring.Component):
     """Let packets of two streams through in turn; a packet is never cut.
 
-    Latency 0 cycles; throughput one transfer a cycle, also from packet to packet. When both ask, the
-    one that had no turn last is next. A choice stands once it is offered.
+    Latency 0 cycles; throughput one transfer a cycle, also from packet to packet. When both ask,
+    the one that had no turn last is next. A choice stands once it is offered.
 
     Parameters
     ----------

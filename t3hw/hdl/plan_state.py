@@ -106,8 +106,8 @@ class PlanState(wiring.Component):
         touch_shape = unsigned(bits_for(config.touch_beats))
         timer_shape = unsigned(32)
 
-        # The plans' words, from word 1 on. What a field cannot hold becomes its largest value, which
-        # is beyond the table too.
+        # The plans' words, from word 1 on. What a field cannot hold becomes its largest value,
+        # which is beyond the table too.
         words_layout = data.StructLayout({
             "first_tile": tiles_shape,
             "tiles": tiles_shape,
@@ -120,7 +120,8 @@ class PlanState(wiring.Component):
         all_words = Signal(data.ArrayLayout(words_layout, config.plans))
         before_last_tile = Signal(data.ArrayLayout(tiles_shape, config.plans))
         before_last_command = Signal(data.ArrayLayout(commands_shape, config.plans))
-        # They are taken a cycle later, when their values have been judged; for a slow clock, at once.
+        # They are taken a cycle later, when their values have been judged;
+        # for a slow clock, at once.
         domain = "sync" if config.pipelined else "comb"
         was_written = Signal(config.plans)
         was_word = Signal.like(table.word)
@@ -229,9 +230,9 @@ class PlanState(wiring.Component):
                 ]
             with m.If(asked):
                 # Last, so it wins; also over the end of the clear before.
-                # The epoch changes at once, so that packets of the stopped run are stale from now on, and
-                # those of the run after it hold no link. An even one, since what a clear leaves in the
-                # first-touch map means "not written" in an odd epoch.
+                # The epoch changes at once, so that packets of the stopped run are stale from now
+                # on, and those of the run after it hold no link. An even one, since what a clear
+                # leaves in the first-touch map means "not written" in an odd epoch.
                 m.d.sync += [
                     clearing[index].eq(1),
                     view.armed.eq(0),
@@ -311,7 +312,8 @@ def _saturated(value, width):
 
 
 def _cut(first, count, size):
-    """Whether ``count`` entries from ``first`` on are in a table of ``size``, the first, the last."""
+    """Whether ``count`` entries from ``first`` on are in a table of ``size``,
+    the first, the last."""
     any_ = (count != 0) & (first < size)
     end = first + count - 1
     return any_, Mux(any_, first, size - 1), Mux(any_, Mux(end < size, end, size - 1), 0)

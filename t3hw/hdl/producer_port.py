@@ -205,7 +205,8 @@ class ProducerPort(wiring.Component):
                 was.eq(now),
             ]
 
-        # Pass on. For a fast clock another place aside, since much waits for whether a store is taken.
+        # Pass on. For a fast clock another place aside, since much waits for whether a store
+        # is taken.
         local = arbiter.i[0]
         if config.pipelined:
             m.submodules.spare = spare = StreamSpare(shape=memory_request(config))

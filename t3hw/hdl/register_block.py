@@ -244,8 +244,8 @@ class RegisterBlock(wiring.Component):
         return m
 
     def _write(self, m, running, guard, counters):
-        """AW and W to B. Returns a pulse by writable register, in the first cycle of B, and the word
-        that is written."""
+        """AW and W to B. Returns a pulse by writable register, in the first cycle of B, and the
+        word that is written."""
         absent = absent_registers(self._config)
         write = collect_write(m, self, running, {
             name: register for name, register in REGISTERS.items() if name not in absent})
@@ -379,8 +379,8 @@ class RegisterBlock(wiring.Component):
             end += 4
         low_bits = bits_for(max(register.offset + register.stride * register.count
                                 for register in REGISTERS.values()))
-        # First cycle: which word it is, as one of many bits. Second: the word, which may take a cycle
-        # if the clock is slow.
+        # First cycle: which word it is, as one of many bits. Second: the word, which may take a
+        # cycle if the clock is slow.
         below = Signal()
         m.d.comb += below.eq((address[low_bits:] == 0) & (address[:2] == 0))
         in_row = Signal()

@@ -56,7 +56,8 @@ class Ring(wiring.Component):
                 m.d.comb += outer.eq(inner) if member.flow is Out else inner.eq(outer)
             receiver = self._nodes[device - 1]
             for name in ("tdata", "tkeep", "tlast", "tvalid"):
-                m.d.comb += getattr(receiver, f"link_rx_{name}").eq(getattr(node, f"link_tx_{name}"))
+                m.d.comb += getattr(receiver, f"link_rx_{name}").eq(
+                    getattr(node, f"link_tx_{name}"))
             m.d.comb += [
                 node.link_tx_tready.eq(receiver.link_rx_tready),
                 node.link_tx_credit.eq(receiver.link_rx_credit),

@@ -100,8 +100,8 @@ class SdramController(wiring.Component):
     Members
     -------
     aw, w, b, ar, r : streams of the AXI4 channels' structs
-        A slave for transactions of one beat: AxLEN, AxSIZE and AxBURST are not looked at. Beyond the
-        chip's size nothing is written, and the answer is SLVERR.
+        A slave for transactions of one beat: AxLEN, AxSIZE and AxBURST are not looked at. Beyond
+        the chip's size nothing is written, and the answer is SLVERR.
     pins : Out, `SdramPins`
     ready : Out(1)
         The chip is initialized. Accesses before that wait.

@@ -1,7 +1,7 @@
 """What the blocks of a node say to each other: every enum and struct that crosses a block's border.
 
-Each function takes a `t3hw.config.NodeConfig` and returns the layout; both sides of a seam call it, so
-widths and field order cannot differ.
+Each function takes a `t3hw.config.NodeConfig` and returns the layout; both sides of a seam call it,
+so widths and field order cannot differ.
 """
 
 import functools
@@ -20,8 +20,9 @@ __all__ = [
     "gemm_stage", "gemm_results", "collective_settings", "collective_step", "collective_write",
     "axi_address", "axi_write_data", "axi_write_response", "axi_read_data", "axil_address",
     "axil_write_data", "axil_write_response", "axil_read_data", "next_epoch", "slot_width",
-    "plan_width", "byte_count_width", "small_memory", "EPOCH_WIDTH", "STAMP_WIDTH", "EXPECTED_WIDTH",
-    "PAGE_SHIFT", "INTENSITY_ONE", "INTENSITY_WIDTH", "INTENSITY_LEVELS", "NO_COMMAND",
+    "plan_width", "byte_count_width", "small_memory", "EPOCH_WIDTH", "STAMP_WIDTH",
+    "EXPECTED_WIDTH", "PAGE_SHIFT", "INTENSITY_ONE", "INTENSITY_WIDTH", "INTENSITY_LEVELS",
+    "NO_COMMAND",
 ]
 
 EPOCH_WIDTH = 4
@@ -142,7 +143,8 @@ class ErrorCause(enum.Enum, shape=4):
 def next_epoch(epoch):
     """The epoch after ``epoch`` as a value of the hardware: 0, 1, 2, …, 15, 2, 3, ….
 
-    0 is a plan that was never armed; wrapping to 2 keeps parities alternating for the first-touch map.
+    0 is a plan that was never armed; wrapping to 2 keeps parities alternating
+    for the first-touch map.
     """
     return Mux(epoch == 2 ** EPOCH_WIDTH - 1, 2, epoch + 1)[:EPOCH_WIDTH]
 
@@ -172,8 +174,8 @@ def small_memory(config):
 def tile_tag(config):
     """The tile that a write belongs to; meaningless where ``tracked`` is 0.
 
-    ``slot`` is the tile's entry in this node's tile table, unique over all plans; ``wg`` and ``wf`` are
-    the producer's ids, which travel on the link.
+    ``slot`` is the tile's entry in this node's tile table, unique over all plans; ``wg`` and ``wf``
+    are the producer's ids, which travel on the link.
     """
     return data.StructLayout({
         "tracked": 1,
@@ -219,9 +221,9 @@ def memory_request(config):
 def memory_access(config):
     """One beat to a memory, after the first-touch map: a read, or a write that adds in some lanes.
 
-    ``add`` has a bit per 16-bit lane: the new value there is old + data (both bits of a 32-bit element
-    are equal). Where ``add`` is 0 and the strobe is 1 data is stored; where the strobe is 0 nothing
-    changes. A write with no strobe at all commits with 0 bytes.
+    ``add`` has a bit per 16-bit lane: the new value there is old + data (both bits of a 32-bit
+    element are equal). Where ``add`` is 0 and the strobe is 1 data is stored; where the strobe is 0
+    nothing changes. A write with no strobe at all commits with 0 bytes.
     """
     return data.StructLayout({
         "write": 1,
@@ -250,7 +252,8 @@ def read_beat(config):
 
 @functools.cache
 def commit(config):
-    """One write that a later read will see. ``bytes`` counts its strobes; 0 where ``error`` is set."""
+    """One write that a later read will see.
+    ``bytes`` counts its strobes; 0 where ``error`` is set."""
     return data.StructLayout({
         "source": Source,
         "tag": bits_for(config.outstanding_writes - 1),
@@ -295,7 +298,8 @@ def dram_command(config):
 
 @functools.cache
 def tile_full(config):
-    """A tile has all its updates. ``stamp`` is the cycle of the last update's commit, modulo 2**24."""
+    """A tile has all its updates.
+    ``stamp`` is the cycle of the last update's commit, modulo 2**24."""
     return data.StructLayout({
         "plan": plan_width(config),
         "slot": slot_width(config),
@@ -306,7 +310,8 @@ def tile_full(config):
 
 @functools.cache
 def fire(config):
-    """A command's tiles are all full: move tiles ``first`` to ``first + count - 1`` by ``route``."""
+    """A command's tiles are all full:
+    move tiles ``first`` to ``first + count - 1`` by ``route``."""
     return data.StructLayout({
         "plan": plan_width(config),
         "route": bits_for(max(config.routes - 1, 1)),
@@ -320,9 +325,9 @@ def fire(config):
 def block(config):
     """A 2-D block for the DMA engine: ``rows`` rows of ``row_bytes`` bytes.
 
-    Source and destination have the same offset within a beat, in every row. A block with no rows or no
-    bytes moves nothing, and is done in its turn. ``first`` and ``last`` mark a command's first and last
-    block.
+    Source and destination have the same offset within a beat, in every row. A block with no rows or
+    no bytes moves nothing, and is done in its turn. ``first`` and ``last`` mark a command's first
+    and last block.
     """
     return data.StructLayout({
         "source": config.addr_width,
@@ -367,7 +372,8 @@ def command_done(config):
 
 @functools.cache
 def read_burst(config):
-    """A read of ``beats`` + 1 beats from ``address`` (a multiple of the beat) within one 4 KiB page."""
+    """A read of ``beats`` + 1 beats from ``address`` (a multiple of the beat)
+    within one 4 KiB page."""
     return data.StructLayout({
         "address": config.addr_width,
         "beats": bits_for(config.burst_beats - 1),
@@ -376,10 +382,11 @@ def read_burst(config):
 
 @functools.cache
 def remote_beat(config):
-    """One beat to or from a neighbour. All but data, strobe, address and last is constant in a packet.
+    """One beat to or from a neighbour.
+    All but data, strobe, address and last is constant in a packet.
 
-    Addresses of a packet's beats follow each other; ``address`` is in the receiver's address space, a
-    multiple of the beat. Strobes may have any pattern. A packet has 1 to ``burst_beats`` beats.
+    Addresses of a packet's beats follow each other; ``address`` is in the receiver's address space,
+    a multiple of the beat. Strobes may have any pattern. A packet has 1 to ``burst_beats`` beats.
     """
     return data.StructLayout({
         "op": MemoryOp,
@@ -501,7 +508,8 @@ intensity_status = data.StructLayout({
 
 @functools.cache
 def counter_events(config):
-    """What a cycle adds to the counters of the same names; the register map says what each counts."""
+    """What a cycle adds to the counters of the same names;
+    the register map says what each counts."""
     bytes_ = byte_count_width(config)
     return data.StructLayout({
         "producer_read_bytes": bytes_,
@@ -554,7 +562,8 @@ def counter_levels(config):
 def gemm_settings(config):
     """What a GEMM engine does; the register map says what the fields mean.
 
-    ``step_cycles`` is in 1/256 cycle. Sizes that must be powers of two are given by their logarithm.
+    ``step_cycles`` is in 1/256 cycle.
+    Sizes that must be powers of two are given by their logarithm.
     """
     return data.StructLayout({
         "units": 9,
@@ -627,8 +636,8 @@ def axi_read_data(config, id_width):
 def collective_settings(config):
     """What holds for a whole run of the collective engine.
 
-    ``steps``: how many of the table it runs, from entry 0 on. ``burst``: beats of a burst, a power of
-    two, 1 to 64. ``expected``: beats that the neighbour sends in the run. ``dtype`` is one of
+    ``steps``: how many of the table it runs, from entry 0 on. ``burst``: beats of a burst, a power
+    of two, 1 to 64. ``expected``: beats that the neighbour sends in the run. ``dtype`` is one of
     ``config.dtypes``.
     """
     return data.StructLayout({

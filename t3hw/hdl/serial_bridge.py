@@ -33,8 +33,8 @@ class SerialBridge(wiring.Component):
     A command is a byte of `Command`, a byte with the number of words, four bytes with the address
     of the first word (its byte address divided by 4), and the words, if they are written. It is
     answered with the words, if they are read, and else with nothing. Words and addresses are sent
-    with the most significant byte first. A command with 0 words does nothing. A byte that no command
-    begins with is dropped.
+    with the most significant byte first. A command with 0 words does nothing. A byte that no
+    command begins with is dropped.
 
     Bytes that come while a command is at work wait in a queue. When the line was silent for
     ``silence`` cycles within a command, the command is forgotten. When a byte was damaged, or lost

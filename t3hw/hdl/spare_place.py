@@ -1,4 +1,5 @@
-"""A second place before a register, so that who fills it sees a register and no chain of readies."""
+"""A second place before a register, so that who fills it sees a register
+and no chain of readies."""
 
 from amaranth import Mux, Signal
 

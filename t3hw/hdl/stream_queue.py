@@ -11,8 +11,8 @@ __all__ = ["StreamQueue"]
 
 #: Deepest queue whose memory is read in the cycle in which it is asked.
 _SHALLOW = 33
-#: Depth of the queue behind a block RAM: what leaves while a transfer that has come is counted, asked
-#: for and answered.
+#: Depth of the queue behind a block RAM: what leaves while a transfer that has come is counted,
+#: asked for and answered.
 _FRONT = 5
 
 
@@ -145,8 +145,8 @@ class StreamQueue(wiring.Component):
     def _deep(self, m, put):
         """A front queue that has its transfers from ``i`` while the block RAM is empty."""
         m.submodules.front = front = StreamQueue(shape=self._shape, depth=_FRONT)
-        # It never is full, since a transfer that waits there is asked for at once as long as the front
-        # queue has space: so what is read is never written, and needs no logic for that case.
+        # It never is full, since a transfer that waits there is asked for at once as long as the
+        # front queue has space: so what is read is never written, and needs no logic for that case.
         m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[],
                                                 attrs={"no_rw_check": 1})
         write = storage.write_port()

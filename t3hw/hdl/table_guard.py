@@ -186,8 +186,8 @@ class TableGuard(wiring.Component):
             owner_is_busy |= was_used & is_busy(read.data)
             refusals.append(self._at(name, "plan") & used & is_busy(self._field(name, "plan")))
 
-        # What is known of the write, in the cycle after it has come; as one bit if what makes it may
-        # take long.
+        # What is known of the write, in the cycle after it has come; as one bit if what makes it
+        # may take long.
         refusal = Signal(len(refusals) if self._config.pipelined else 1)
         acts = Signal()  # it arms or clears
         is_idle = Signal()  # it is a command, and does neither

@@ -28,11 +28,11 @@ class Tracker(wiring.Component):
     that has more bytes than the tile still lacks, is reported as ``OVER_COUNT`` and changes
     nothing; one for a tile of which 0 bytes are expected as ``UNKNOWN_TILE``.
 
-    Latency `latency` cycles from ``commit`` to ``full`` or ``error``; throughput one commit a cycle,
-    always, any number of them for the same tile included. The cycles: a commit, or a step of a walk,
-    comes to the tracker's registers, if ``config.pipelined``; memories are read; their outputs go to
-    registers, tags are compared; a place is chosen; the count goes down, and all that has changed is
-    written.
+    Latency `latency` cycles from ``commit`` to ``full`` or ``error``; throughput one commit a
+    cycle, always, any number of them for the same tile included. The cycles: a commit, or a step of
+    a walk, comes to the tracker's registers, if ``config.pipelined``; memories are read; their
+    outputs go to registers, tags are compared; a place is chosen; the count goes down, and all that
+    has changed is written.
 
     Clears and lookups use cycles without a commit for a tracked tile. Commits cannot be held up and
     may need the read ports in each cycle, so an unbroken train of them holds a clear up, for at
@@ -81,7 +81,8 @@ class Tracker(wiring.Component):
     Attributes
     ----------
     latency : int
-        Cycles from a commit to ``full`` or ``error``: 5, or 4 if the configuration is not pipelined.
+        Cycles from a commit to ``full`` or ``error``: 5, or 4 if the configuration is not
+        pipelined.
     reuse : int
         Cycles from the commit that frees a way to the first one that may take it.
     clear_cycles : int
@@ -436,8 +437,8 @@ class Tracker(wiring.Component):
         return m
 
     def _keep_told(self, m, told):
-        """Keep what a commit said until the last stage: in registers, or, where these are scarce, in
-        a block RAM. That shows only what is needed there."""
+        """Keep what a commit said until the last stage: in registers, or, where these are scarce,
+        in a block RAM. That shows only what is needed there."""
         if self._config.pipelined:
             m.d.sync += [after.eq(before) for before, after in zip(told, told[1:])]
             return

@@ -41,8 +41,8 @@ class TrafficRegisters(wiring.Component):
     """AXI4-Lite slave: settings, tables, status and measurements of two engines; a look at memory.
 
     Addresses, fields, access and reset values are those of `t3hw.registers.traffic_map`, limits
-    those of `t3hw.registers.traffic`. Refused, with SLVERR and without effect, is what the map says.
-    A start, and a new address to read, wait for a read of memory that is under way.
+    those of `t3hw.registers.traffic`. Refused, with SLVERR and without effect, is what the map
+    says. A start, and a new address to read, wait for a read of memory that is under way.
 
     One write and one read are under way at a time. AW and W come in any order. Nothing is accepted
     during reset.
@@ -252,7 +252,8 @@ class TrafficRegisters(wiring.Component):
             for (limited, key), limit in field_limits(self._config).items():
                 first = TABLES[limited].fields[key].word
                 for part in range(2):
-                    with m.If((number == first + part) & (word > (limit >> 32 * part & 0xFFFFFFFF))):
+                    with m.If((number == first + part)
+                              & (word > (limit >> 32 * part & 0xFFFFFFFF))):
                         m.d.sync += too_much.eq(address[window_bits:] == table.base >> window_bits)
         return hits, too_much
 

@@ -117,7 +117,8 @@ class UartReceiver(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        # The first two are the synchroniser. No reset: the line is at rest, whatever the reset does.
+        # The first two are the synchroniser.
+        # No reset: the line is at rest, whatever the reset does.
         samples = Signal(4, init=0b1111, reset_less=True)
         level = Signal()
         m.d.sync += samples.eq(Cat(self.rx, samples))

@@ -220,7 +220,8 @@ def draw_traffic(path, records):
 
 
 def _binned(samples, values, window):
-    """Means over bins of a window, fewer if there are more than a picture shows; edges in cycles."""
+    """Means over bins of a window, fewer if there are more than a picture shows;
+    edges in cycles."""
     first, last = 0, len(values)
     if window is not None:
         first = min(int(window[0] // samples.bin_cycles), last - 1)

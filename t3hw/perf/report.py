@@ -126,8 +126,8 @@ class CaseResult:
 
     @property
     def t3_mca_memory_wait(self):
-        """Share of the compute units' time that goes to later loads, if known: what of the slowdown is
-        the memory's; the rest is the link's, which stores to the neighbour wait for."""
+        """Share of the compute units' time that goes to later loads, if known: what of the slowdown
+        is the memory's; the rest is the link's, which stores to the neighbour wait for."""
         counters = self.record.counters.get("t3_mca", {})
         if not {"gemm_read_wait", "gemm_read_wait_alone"} <= set(counters):
             return None

@@ -8,9 +8,9 @@ from t3hw.registers.board_map import ENUMS, MAP_HASH, REGISTERS, TABLES
 
 __all__ = [
     "ENUMS", "MAP_HASH", "REGISTERS", "TABLES", "RegisterError", "BOARD_BASE", "MAGIC",
-    "MAX_DEVICES", "MEMORY_BASE", "MEMORY_KINDS", "MEMORY_WINDOW", "NODE_WINDOW", "REFUSED", "register_address",
-    "register_offset", "encode_register", "decode_register", "node_address", "memory_address",
-    "identity",
+    "MAX_DEVICES", "MEMORY_BASE", "MEMORY_KINDS", "MEMORY_WINDOW", "NODE_WINDOW", "REFUSED",
+    "register_address", "register_offset", "encode_register", "decode_register", "node_address",
+    "memory_address", "identity",
 ]
 
 #: Where the board's registers begin.

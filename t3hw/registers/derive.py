@@ -1,4 +1,5 @@
-"""Derive all that follows from the register descriptions ``t3.rdl``, ``traffic.rdl``, ``board.rdl``.
+"""Derive all that follows from the register descriptions
+``t3.rdl``, ``traffic.rdl``, ``board.rdl``.
 
 ``python -m t3hw.registers.derive`` writes the Python maps, the C headers and the HTML manual;
 ``--check`` writes nothing and fails if one of them is not what it would write.
@@ -14,7 +15,8 @@ from typing import NamedTuple
 
 from t3hw.registers.description import Counter, Field, Register, Table, TableField
 
-__all__ = ["Description", "NODE", "TRAFFIC", "BOARD", "ALL", "load", "map_hash", "derive", "check", "main"]
+__all__ = ["Description", "NODE", "TRAFFIC", "BOARD", "ALL", "load", "map_hash", "derive", "check",
+           "main"]
 
 
 class Description(NamedTuple):
@@ -28,7 +30,8 @@ class Description(NamedTuple):
 #: A node, and the traffic engines beside it.
 NODE = Description(Path(__file__).with_name("t3.rdl"), Path("t3hw/registers/map.py"),
                    Path("rtl/t3_registers.h"))
-TRAFFIC = Description(Path(__file__).with_name("traffic.rdl"), Path("t3hw/registers/traffic_map.py"),
+TRAFFIC = Description(Path(__file__).with_name("traffic.rdl"),
+                      Path("t3hw/registers/traffic_map.py"),
                       Path("rtl/t3_traffic_registers.h"))
 #: A design for a board, around its nodes.
 BOARD = Description(Path(__file__).with_name("board.rdl"), Path("t3hw/registers/board_map.py"),

@@ -183,8 +183,8 @@ class BoardLink:
         found = self.read("MAP_HASH")["hash"]
         if found != MAP_HASH:
             raise BoardError(f"the bitstream is of another version of t3hw: the board's registers "
-                             f"have the map {found:#010x}, this software {MAP_HASH:#010x}; build it "
-                             "anew, or use the software that built it")
+                             f"have the map {found:#010x}, this software {MAP_HASH:#010x}; build "
+                             "it anew, or use the software that built it")
         fields = self.read("DEVICES")
         kinds = {number: name for name, number in MEMORY_KINDS.items()}
         identity = BoardIdentity(
@@ -192,12 +192,13 @@ class BoardLink:
             config_hash=self.read("CONFIG_HASH")["hash"], devices=fields["devices"],
             traffic=bool(fields["traffic"]),
             memory=kinds.get(fields["memory_kind"], f"kind {fields['memory_kind']}"),
-            memory_bytes=self.read("MEMORY_BYTES")["bytes"], clock_hz=self.read("CLOCK_HZ")["hertz"])
+            memory_bytes=self.read("MEMORY_BYTES")["bytes"],
+            clock_hz=self.read("CLOCK_HZ")["hertz"])
         if design is not None and identity.board_hash != design.hash:
             raise BoardError(
-                f"the board has another bitstream: its design's hash is {identity.board_hash:#010x}, "
-                f"that of {design.name} is {design.hash:#010x}; program it (t3hw fpga program "
-                f"{design.name}), or name the design that it has")
+                "the board has another bitstream: its design's hash is "
+                f"{identity.board_hash:#010x}, that of {design.name} is {design.hash:#010x}; "
+                f"program it (t3hw fpga program {design.name}), or name the design that it has")
         if not 1 <= identity.devices <= MAX_DEVICES:
             raise BoardError(f"the board says that it has {identity.devices} nodes, and can have 1 "
                              f"to {MAX_DEVICES}; program it again")
@@ -214,9 +215,10 @@ class BoardLink:
                     found = None
                 if found != word:
                     answer = "no answer" if found is None else f"{found:#010x}"
-                    raise BoardError(f"node {index} of {self.identity.devices} is not what the board "
-                                     f"says: {name} is {answer}, not {word:#010x}; the bitstream "
-                                     "was loaded in part, or is damaged: program the board again")
+                    raise BoardError(f"node {index} of {self.identity.devices} is not what the "
+                                     f"board says: {name} is {answer}, not {word:#010x}; the "
+                                     "bitstream was loaded in part, or is damaged: program the "
+                                     "board again")
 
 
 class _Watch:
@@ -353,7 +355,8 @@ class NodeMemory(Memory):
         self._write(address, bytes(data), retry=False)
 
     def _write(self, address, data, *, retry):
-        self._call("write", self._link.write_block, address, np.frombuffer(data, "<u4"), retry=retry)
+        self._call("write", self._link.write_block, address, np.frombuffer(data, "<u4"),
+                   retry=retry)
 
 
 def _sample(words):

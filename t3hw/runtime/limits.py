@@ -60,8 +60,8 @@ def _check_alone(plan, where):
     for region in plan.regions:
         if region.action != "LOCAL_STORE" or region.first_touch:
             what = f"action {region.action}" if region.action != "LOCAL_STORE" else "first_touch"
-            raise PlanError(f"{where}: {what} of region {region.index} needs a node with collective "
-                            "= true")
+            raise PlanError(f"{where}: {what} of region {region.index} needs a node with "
+                            "collective = true")
     for route in plan.routes:
         if route.op != "STORE" or route.tracked or route.doorbell_remote:
             what = (f"op {route.op}" if route.op != "STORE" else

@@ -1,8 +1,8 @@
 """Bring-up of a board, step by step: does what is on the desk do what the design says?
 
-Each step proves one thing by what earlier ones have proved. One that fails says what was expected and
-what was found, and where; what depends on it is skipped. All leave the board as they found it, apart
-from the contents of memories.
+Each step proves one thing by what earlier ones have proved. One that fails says what was expected
+and what was found, and where; what depends on it is skipped. All leave the board as they found it,
+apart from the contents of memories.
 """
 
 import dataclasses

@@ -16,7 +16,8 @@ _ENOUGH = 20_000
 
 
 class StepFailed(Exception):
-    """The board does not do what it should; the message says what was expected, found, and where."""
+    """The board does not do what it should;
+    the message says what was expected, found, and where."""
 
 
 class StepSkipped(Exception):

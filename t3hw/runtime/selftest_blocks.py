@@ -17,8 +17,8 @@ __all__ = ["check_dma", "check_memory", "check_registers", "check_sums", "check_
 _ONES = 0xFFFFFFFF
 #: Reads that are asked for without waiting for answers.
 _PIPELINED = 200
-#: Memory that the march goes over, in blocks that count as its cells, and memory up to which all of it
-#: is written with addresses: (thorough, quick).
+#: Memory that the march goes over, in blocks that count as its cells, and memory up to which all of
+#: it is written with addresses: (thorough, quick).
 _MARCH_BYTES, _CELL, _WHOLE_BYTES = (4096, 128), (256, 64), (1 << 18, 1024)
 #: Of larger memories: what is written at each power of two.
 _PROBE = 64, 16
@@ -60,7 +60,8 @@ def check_registers(bench):
 
 
 def check_memory(bench):
-    """March C- over a part of each memory; all of it, or its address lines, by addresses as data."""
+    """March C- over a part of each memory;
+    all of it, or its address lines, by addresses as data."""
     march = min(_MARCH_BYTES[bench.quick], bench.memory_bytes)
     size = bench.memory_bytes
     whole = size <= _WHOLE_BYTES[bench.quick]
@@ -270,7 +271,8 @@ def _block_plan(config, row, rows, block, base, end):
 
 
 def check_sums(bench):
-    """Memory that adds: special values, ties and random ones of each type, by stores and by link."""
+    """Memory that adds: special values, ties and random ones of each type,
+    by stores and by link."""
     if not bench.config.collective:
         raise StepSkipped("the node was built to store only (collective = false)")
     counts = []

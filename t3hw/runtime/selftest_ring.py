@@ -17,13 +17,13 @@ __all__ = ["RingJob", "check_counters", "check_overlap", "check_reduce_scatter"]
 #: Random signs, mantissas and some bits of the exponent: finite values whose sums must be rounded.
 _MASKS = {"float16": (0x8FFF8FFF, 0x30003000), "bfloat16": (0x80FF80FF, 0x3E003E00),
           "float32": (0x80FFFFFF, 0x3E000000), "int32": (0xFFFFFFFF, 0)}
-#: Positions of a node whose link comes back to itself, which stands for a ring; where the host's stores
-#: have no tile but the first of a region, there are regions for two.
+#: Positions of a node whose link comes back to itself, which stands for a ring; where the host's
+#: stores have no tile but the first of a region, there are regions for two.
 _POSITIONS, _FEW_POSITIONS = 3, 2
 #: Tiles of a chunk, and beats of a tile, at most: what is tried first.
 _TILES, _BEATS = 8, 8
-#: A GEMM takes so many samples of the board's time (thorough, quick), and that many cycles at least;
-#: the link so much of the GEMM's time.
+#: A GEMM takes so many samples of the board's time (thorough, quick), and that many cycles at
+#: least; the link so much of the GEMM's time.
 _GEMM_SAMPLES, _SHORTEST_GEMM, _LINK_SHARE = (400, 100), 6_000, 0.4
 #: Less than this share of the time is no more than what the samples leave unsaid.
 _LEAST_SAVED = 0.05
@@ -35,7 +35,8 @@ _TRAFFIC = ("producer_write_bytes", "remote_write_bytes", "incoming_update_bytes
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RingJob:
-    """One reduce-scatter, small enough for the board: data of device ``d`` follow from seed + ``d``.
+    """One reduce-scatter, small enough for the board:
+    data of device ``d`` follow from seed + ``d``.
 
     Parameters
     ----------
@@ -142,8 +143,10 @@ def check_reduce_scatter(bench):
     jobs = [(make_job(bench, dtype, bench.seed + 100 * number), _store_all, "the host")
             for number, dtype in enumerate(config.dtypes[:1] if bench.quick else config.dtypes)]
     if bench.engines:
-        jobs += [(make_job(bench, dtype, bench.seed + 100 * number + 50), _compute_all, "the engines")
-                 for number, dtype in enumerate(config.dtypes[-1:] if bench.quick else config.dtypes)]
+        jobs += [(make_job(bench, dtype, bench.seed + 100 * number + 50), _compute_all,
+                  "the engines")
+                 for number, dtype in enumerate(
+                     config.dtypes[-1:] if bench.quick else config.dtypes)]
     bench.traffic.clear()
     for job, produce, who in jobs:
         _fill(bench, job)
@@ -181,7 +184,8 @@ def check_counters(bench):
 
 
 def check_overlap(bench):
-    """The same work with the reduce-scatter behind the GEMM and after it, in the board's own time."""
+    """The same work with the reduce-scatter behind the GEMM and after it,
+    in the board's own time."""
     if not bench.engines:
         raise StepSkipped("the board has no traffic engines, so nothing on it produces by itself")
     config = bench.config
@@ -271,7 +275,8 @@ def _units(engine):
 # Time.
 
 def _set_pace(bench, job, gemm):
-    """A GEMM that is long beside the time between two samples, and a link that takes a good part of it."""
+    """A GEMM that is long beside the time between two samples,
+    and a link that takes a good part of it."""
     units = max(1, min(job.tiles // 2, _units(bench.engines[0])))
     workgroup = gemm * units // (job.chunks * job.tiles)
     steps = -(-workgroup // _LONGEST_STEP)
@@ -285,8 +290,8 @@ def _set_pace(bench, job, gemm):
 def _timed(bench, job, overlap, limit):
     """Cycles of one run, from before the first start on.
 
-    The host is in the way of a sequential run, which waits for it between GEMM and communication. This
-    time does not count: communication counts from after the word that lets it go.
+    The host is in the way of a sequential run, which waits for it between GEMM and communication.
+    This time does not count: communication counts from after the word that lets it go.
     """
     board = bench.board
     everyone = (1 << bench.count) - 1

@@ -15,11 +15,12 @@ _WHOLE = 32
 
 
 def vector_pairs(dtype, rng, *, quick=False):
-    """Two arrays of bits, as unsigned integers of the type's width, that fill whole beats of any node.
+    """Two arrays of bits, as unsigned integers of the type's width,
+    that fill whole beats of any node.
 
-    All pairs of special values (zeros, subnormals, the least and the largest number, one, infinities,
-    NaN, of both signs), sums that lie halfway between two numbers and beside that, numbers that cancel,
-    and random bits; in any order.
+    All pairs of special values (zeros, subnormals, the least and the largest number, one,
+    infinities, NaN, of both signs), sums that lie halfway between two numbers and beside that,
+    numbers that cancel, and random bits; in any order.
 
     Parameters
     ----------
@@ -73,7 +74,8 @@ def _specials(exponent, mantissa):
 
 
 def _corners(exponent, mantissa):
-    """Infinities that cancel, minus zero, overflow, subnormals, a NaN with a payload, cancellation."""
+    """Infinities that cancel, minus zero, overflow, subnormals,
+    a NaN with a payload, cancellation."""
     infinity = ((1 << exponent) - 1) << mantissa
     one = ((1 << exponent) - 1 >> 1) << mantissa
     sign = 1 << exponent + mantissa
@@ -90,5 +92,6 @@ def _ties(exponent, mantissa):
     pairs = [(one + k, half + around) for k in range(4) for around in (-1, 0, 1)]
     # Halfway to what is beyond the largest number, and cancellation.
     largest = ((1 << exponent) - 1 << mantissa) - 1
-    pairs += [(largest, largest - (mantissa + 1 << mantissa)), (one + 1, one | sign), (one, half | sign)]
+    pairs += [(largest, largest - (mantissa + 1 << mantissa)), (one + 1, one | sign),
+              (one, half | sign)]
     return pairs + [(b, a) for a, b in pairs] + [(a ^ sign, b ^ sign) for a, b in pairs]

@@ -259,7 +259,8 @@ class SerialLink:
             f"number, {MAGIC:#010x}, it says {_quote(answer)}", self.port)
 
     def _drain(self):
-        """Throw away all that comes, until nothing comes for as long as the bridge may be silent."""
+        """Throw away all that comes, until nothing comes for as long as
+        the bridge may be silent."""
         wait = _MARGIN * self.silence
         # As much as the bridge can have been asked for.
         end = time.monotonic() + self.timeout + wait + (
@@ -277,7 +278,8 @@ class SerialLink:
     # Transfers.
 
     def _guarded(self, attempt, retry):
-        """``attempt()``, with errors of the line turned into one kind, and both ends in step again."""
+        """``attempt()``, with errors of the line turned into one kind,
+        and both ends in step again."""
         for is_last in (not retry, True):
             if self._serial is None:
                 raise LinkError("the link is closed: open the port again", self.port)
@@ -308,8 +310,8 @@ class SerialLink:
         """All that was asked for has come: an answer that is longer belongs to another question."""
         stray = self._port_call(self._stray)
         if stray:
-            raise _Corrupted(f"bytes came that nobody asked for: {_quote(stray)}; what was read last "
-                             "may be wrong")
+            raise _Corrupted(f"bytes came that nobody asked for: {_quote(stray)}; what was read "
+                             "last may be wrong")
 
     def _read_part(self, address, count):
         """Words from ``address`` on, checked."""
@@ -422,7 +424,8 @@ class SerialLink:
         self._serial.write(data)
 
     def _read_port(self, count, seconds):
-        """What comes within some seconds, and no longer than it takes to come; at most ``count``."""
+        """What comes within some seconds, and no longer than it takes to come;
+        at most ``count``."""
         self._serial.timeout = seconds
         first = self._serial.read(1)
         return first + self._serial.read(min(count - 1, self._serial.in_waiting)) if first else b""
@@ -440,8 +443,8 @@ class SerialLink:
         except Exception as error:
             # pyserial lets through errors of its own, of the system and of its terminal interface.
             self.close()
-            raise LinkError(f"the port failed, as if it was unplugged ({error}): check the cable, and "
-                            "open the port again", self.port) from None
+            raise LinkError(f"the port failed, as if it was unplugged ({error}): check the cable, "
+                            "and open the port again", self.port) from None
 
 
 def _command(what, address, count):

@@ -58,8 +58,9 @@ class TrafficEngines:
     # GEMM.
 
     def set_gemm(self, *, units, workgroups, first_workgroup=0, chunk_workgroups, steps,
-                 step_cycles, burst_beats, streams, stream_bytes, read_base, base, workgroup_bytes, wavefronts,
-                 tile_beats, seed=0, and_mask=0xFFFFFFFF, or_mask=0, stage_reads):
+                 step_cycles, burst_beats, streams, stream_bytes, read_base, base,
+                 workgroup_bytes, wavefronts, tile_beats, seed=0, and_mask=0xFFFFFFFF,
+                 or_mask=0, stage_reads):
         """Set a GEMM up. Names are those of the registers; see the traffic engines' manual.
 
         ``burst_beats``, ``streams``, ``stream_bytes`` and ``tile_beats`` are powers of two;
@@ -146,7 +147,8 @@ class TrafficEngines:
         self.write("COLLECTIVE_EXPECTED", beats=table.expected)
 
     def forget_arrivals(self):
-        """Forget what has come from the neighbour, if anything counts it; before any neighbour starts."""
+        """Forget what has come from the neighbour, if anything counts it;
+        before any neighbour starts."""
         if self.read("CAP_COLLECTIVE")["steps"]:
             self.write("COLLECTIVE_CONTROL", clear=1)
 

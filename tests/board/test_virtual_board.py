@@ -131,7 +131,8 @@ def test_memory_march(line):
         for start, count in blocks:
             line.write(start, *(start + 4 * index ^ pattern for index in range(count)))
         for start, count in blocks:
-            assert line.read(start, count) == [start + 4 * index ^ pattern for index in range(count)]
+            assert line.read(start, count) == [
+                start + 4 * index ^ pattern for index in range(count)]
     assert line.get("ACCESS_ERRORS") == 0
 
 

@@ -27,8 +27,10 @@ CONFIG = slice_config(MACHINE, data_width=32, memory_bytes=1 << 15, tiles=256).r
 
 def small_run(devices, *, size=128, name="FC-2", machine=MACHINE, **options):
     """A run of a sublayer whose output is ``size x size``, checked bit for bit."""
-    model = Model(name="small", hidden=size, layers=1, sequence=size, batch=1, heads=8, tp=(devices,))
-    baseline, t3 = (SublayerSlice(sublayer=model.sublayer(name, devices), machine=machine, mode=mode)
+    model = Model(name="small", hidden=size, layers=1, sequence=size, batch=1, heads=8,
+                  tp=(devices,))
+    baseline, t3 = (SublayerSlice(sublayer=model.sublayer(name, devices), machine=machine,
+                                  mode=mode)
                     for mode in ("baseline", "t3"))
     return SublayerRun(baseline=baseline, t3=t3, **{"check": True, "align": ALIGN} | options)
 

@@ -9,7 +9,8 @@ from t3hw.runtime.device import Device
 def with_wrong_seed(session, run):
     """The reference takes the data to be another."""
     right = sublayer_run.gemm_words
-    sublayer_run.gemm_words = lambda first, count, seed, *masks: right(first, count, seed + 1, *masks)
+    sublayer_run.gemm_words = lambda first, count, seed, *masks: right(
+        first, count, seed + 1, *masks)
     return run_sublayer(session, run)
 
 

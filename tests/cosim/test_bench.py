@@ -159,7 +159,8 @@ def write_and_read(session, seed, options):
             strobes = bytes(rng.choices((0, 1), k=size * beats))
             bursts.append(Burst(address=address, data=data, strobes=strobes,
                                 gap=rng.choice([0, 0, 9]), beat_gap=rng.choice([0, 0, 2]),
-                                fence=rng.random() < 0.2, id=rng.randrange(16), wg=rng.randrange(99)))
+                                fence=rng.random() < 0.2, id=rng.randrange(16),
+                                wg=rng.randrange(99)))
             for index, byte in enumerate(data):
                 if strobes[index]:
                     memory[address + index] = byte

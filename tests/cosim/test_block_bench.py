@@ -85,7 +85,8 @@ def test_traffic_equals_the_formulas(devices):
 
 
 def test_formulas_add_up():
-    """What all send is what all receive, and one chunk of each device's output stays out of memory."""
+    """What all send is what all receive, and one chunk of each device's output
+    stays out of memory."""
     for devices in range(2, 9):
         moved = formulas(devices, 64 * devices)
         assert moved["dma_read_bytes"] + moved["remote_write_bytes"] == \
@@ -99,7 +100,8 @@ def test_formulas_add_up():
 
 
 def test_the_page_shows_the_stored_report():
-    """The page is updated by `python -m t3hw.bench docs/results/README.md docs/results/blocks.json`."""
+    """The page is updated by
+    `python -m t3hw.bench docs/results/README.md docs/results/blocks.json`."""
     stored = RESULTS / "blocks.json"
     check_report(json.loads(stored.read_text()))
     page = (RESULTS / "README.md").read_text()

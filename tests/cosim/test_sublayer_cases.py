@@ -32,8 +32,8 @@ def case(name="FC-2", tp=4, *, model=MODEL, machine=MACHINE, **options):
 def record(case):
     """A record as a simulation makes it; its numbers say whose it is."""
     return CaseRecord(
-        model=case.sublayer.model.name, sublayer=case.sublayer.name, group=case.sublayer.model.group,
-        tp=case.sublayer.tp, output_beats=1024,
+        model=case.sublayer.model.name, sublayer=case.sublayer.name,
+        group=case.sublayer.model.group, tp=case.sublayer.tp, output_beats=1024,
         cycles={name: 100 * case.sublayer.tp + case.granularity for name in CYCLES},
         gemm_cycles=dict.fromkeys(OVERLAPPED, 9),
         beats={variant: dict.fromkeys(BEATS, 3) for variant in VARIANTS})
@@ -53,7 +53,8 @@ class Stub:
         assert simulation is case.machine or simulation == case.machine
         if str(case.sublayer) in self.fails:
             raise SimulatorError(f"{case.sublayer} is wrong")
-        return CaseOutcome(record=record(case), simulated_cycles=5000, seconds=2.0, peak_bytes=1 << 20)
+        return CaseOutcome(record=record(case), simulated_cycles=5000, seconds=2.0,
+                           peak_bytes=1 << 20)
 
     def loop_back(self, machine):
         self.built.append(machine)
@@ -156,7 +157,8 @@ def test_the_key_has_all_that_decides_the_outcome():
     ({"machine": MACHINE.replace(tile_rows=128)}, "beats of a workgroup's tile .* not 128"),
     ({"machine": MACHINE.replace(link_latency_seconds=1e-5)}, "link's latency must be .* not 5000"),
     ({"machine": MACHINE.replace(link_bytes_per_second=2e5)}, "a beat on the link must be at most"),
-    ({"machine": MACHINE.replace(flops_per_clock=1, gemm_efficiency=0.05)}, "cycles of a step must"),
+    ({"machine": MACHINE.replace(flops_per_clock=1, gemm_efficiency=0.05)},
+     "cycles of a step must"),
     ({"model": dataclasses.replace(MODEL, sequence=64 * 1024)}, "workgroups|stages|tiles|bytes"),
     ({"model": dataclasses.replace(MODEL, hidden=144, sequence=80)}, "divisible by the TP degree"),
 ])
@@ -207,7 +209,8 @@ A 500 8 8 8 8 88 8 8 8
 
 
 def test_a_phase_over_time_is_cut_from_the_trace(tmp_path):
-    """From cycle 210 to 420: the bins that it touches. Reads are what is left of the memory's beats."""
+    """From cycle 210 to 420: the bins that it touches.
+    Reads are what is left of the memory's beats."""
     (tmp_path / "trace0.txt").write_text(TRACE)
     phase = Phase(name="t3", start=210, end=420, cycles=[210], engine=[{"cycles": 190}],
                   counters=[{}], policy=[None])

@@ -1,4 +1,5 @@
-"""A small sublayer in every variant on the hardware, bit for bit, and with the bytes of the formulas."""
+"""A small sublayer in every variant on the hardware, bit for bit,
+and with the bytes of the formulas."""
 
 import dataclasses
 
@@ -45,14 +46,16 @@ def check_traffic(phases, run):
             if name not in ("reduce_scatter", "all_gather"):
                 part = run.baseline if name == "gemm" else run.t3
                 # Whole bursts are read, of what fractions of beats add up to.
-                assert -part.read_burst_beats < engine["read_beats"] - part.gemm_read_beats <= 8, name
+                assert (-part.read_burst_beats
+                        < engine["read_beats"] - part.gemm_read_beats <= 8), name
                 assert engine["write_beats"] == BEATS
                 loads = engine["read_beats"]
                 assert counters["producer_read_bytes"] == loads * BEAT
             for kind in ("producer_read", "producer_write", "remote_write", "incoming_update",
                          "incoming_store", "dma_read"):
                 if kind != "producer_read" or not loads:
-                    assert counters[f"{kind}_bytes"] == chunks.get(kind, 0) * chunk * BEAT, (name, kind)
+                    assert counters[f"{kind}_bytes"] == chunks.get(kind, 0) * chunk * BEAT, (
+                        name, kind)
             overlapped = name.startswith("t3")
             # With T3, whichever of both comes to a place first is stored, the other one added.
             updates = (devices - 1) * chunk if overlapped else 0
@@ -95,7 +98,8 @@ def test_every_variant_is_right_and_moves_what_the_formulas_say(
         if not name.startswith("t3"):
             assert phase.cycles[0] <= engine + 2, name
     # Of two devices the output pushes operands out of the cache, unless it bypasses it.
-    loads = [phases[name].engine[0]["read_beats"] for name in ("gemm", "gemm_bypass", "t3", "t3_mca")]
+    loads = [phases[name].engine[0]["read_beats"]
+             for name in ("gemm", "gemm_bypass", "t3", "t3_mca")]
     assert loads[0] == (18432 if devices == 2 else loads[1]) and len(set(loads[1:])) == 1
     # Overlapped, it is faster than one after the other.
     assert phases["t3"].cycles[0] < phases["gemm"].cycles[0] + phases["reduce_scatter"].cycles[0]
@@ -113,7 +117,8 @@ def test_coarse_commands_are_slower():
 
 
 def test_the_seed_decides_the_data_and_nothing_else():
-    runs = [simulation().run(run_sublayer, small_run(4, size=64, seed=seed), cycles=LIMIT) for seed in (3, 99)]
+    runs = [simulation().run(run_sublayer, small_run(4, size=64, seed=seed), cycles=LIMIT)
+            for seed in (3, 99)]
     assert runs[0] == runs[1]
 
 
@@ -123,7 +128,8 @@ def test_the_seed_decides_the_data_and_nothing_else():
     (jobs.with_wrong_order, (), {}, "baseline, device 0, position 4: .* of 128 elements are wrong"),
     (jobs.with_wrong_order, (), {"dtype": "bfloat16"}, "elements are wrong"),
     (jobs.with_one_count_too_many, ("dram_reads",), {}, "gemm, device 0: reads of .* counted as"),
-    (jobs.with_one_count_too_many, ("dram_updates",), {}, "gemm, device 0: writes of .* counted as"),
+    (jobs.with_one_count_too_many, ("dram_updates",), {},
+     "gemm, device 0: writes of .* counted as"),
     # The plan is never done; the message says what the node had against it.
     (jobs.with_a_closed_region, (), {"max_cycles": 5000},
      "device 0 is not done after 5000 cycles; errors: REFUSED_PACKET"),
@@ -147,8 +153,8 @@ def test_a_run_that_is_not_done_in_time_says_so():
 def test_a_case_becomes_a_record_with_its_run_over_time(monkeypatch):
     monkeypatch.setattr(sublayer_cases, "SAMPLE_CYCLES", 64)
     sublayer = small_run(4).t3.sublayer
-    outcome = run_case(Case(sublayer=sublayer, machine=MACHINE, granularity=2, threshold=3, check=True),
-                       simulation())
+    outcome = run_case(Case(sublayer=sublayer, machine=MACHINE, granularity=2, threshold=3,
+                            check=True), simulation())
     record = outcome.record
     assert (str(record), record.output_beats) == (str(sublayer), BEATS)
     assert outcome.seconds > 0 and outcome.peak_bytes > 1 << 20
@@ -178,7 +184,8 @@ def test_a_case_becomes_a_record_with_its_run_over_time(monkeypatch):
 
 
 def test_one_node_whose_link_comes_back_is_as_each_of_a_ring():
-    """In all cycles and counters, not nearly; and the ring's sums are of different devices' data."""
+    """In all cycles and counters, not nearly; and the ring's sums are of
+    different devices' data."""
     run = small_run(2)
     alone = simulation().run(run_sublayer, run, cycles=LIMIT)
     ring = simulation(2).run(run_sublayer, run, cycles=LIMIT)
@@ -214,7 +221,8 @@ def test_a_difference_of_a_counter_is_not_overlooked():
     assert compare(alone, alone) == (0, 0)
     assert compare(alone, changed(cycles=[alone["t3"].cycles[0] + 5])) == (
         5 / alone["t3"].cycles[0], 0)
-    assert compare(alone, changed(counters=[counters | {"dma_packets": counters["dma_packets"] + 1}])
+    assert compare(alone, changed(counters=[
+        counters | {"dma_packets": counters["dma_packets"] + 1}])
                    )[1] == 1 / max(counters["dma_packets"], 1)
     assert compare(alone, changed(counters=[counters | {"link_stall": counters["link_stall"] + 7}])
                    )[1] == 7 / max(counters["link_stall"], 1)

@@ -1,4 +1,5 @@
-"""A node with traffic engines, its link fed back to itself: software programs, waits, reads back."""
+"""A node with traffic engines, its link fed back to itself:
+software programs, waits, reads back."""
 
 import functools
 
@@ -46,7 +47,8 @@ def test_a_collective_copies_and_adds():
 
 
 def test_a_gemm_is_reduced_around_the_loop():
-    """One node as one of a ring of four: all produce the same, so its sums follow from its output."""
+    """One node as one of a ring of four: all produce the same,
+    so its sums follow from its output."""
     devices, chunk_words = 4, 24
     plan = relative_reduce_scatter(devices=devices, chunk_tiles=6, tile_bytes=16, dtype="int32",
                                    config=CONFIG, base=0x1000)

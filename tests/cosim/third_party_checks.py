@@ -43,7 +43,8 @@ class Bench:
             self.ram = AxiRam(AxiBus.from_prefix(dut, "m_axi"), dut.clk, dut.rst, size=1 << 16)
             channels += [
                 self.ram.write_if.aw_channel, self.ram.write_if.w_channel,
-                self.ram.write_if.b_channel, self.ram.read_if.ar_channel, self.ram.read_if.r_channel,
+                self.ram.write_if.b_channel, self.ram.read_if.ar_channel,
+                self.ram.read_if.r_channel,
             ]
         if stall:
             for channel in channels:

@@ -1,4 +1,5 @@
-"""A board from design to bitstream with the open tools; what is refused, and what is left behind."""
+"""A board from design to bitstream with the open tools;
+what is refused, and what is left behind."""
 
 import hashlib
 import json
@@ -101,12 +102,14 @@ def test_the_built_bitstream_is_programmed_and_no_other(built, monkeypatch, tmp_
     assert calls[0][1:] == ["--board", "orangeCrab", str(folder / "orangecrab.bit")]
 
     other = DESIGN.replace(gemm_units=3)
-    with pytest.raises(FlowError, match=f"{DESIGN.hash:08x}, that of orangecrab is {other.hash:08x}"):
+    with pytest.raises(
+            FlowError, match=f"{DESIGN.hash:08x}, that of orangecrab is {other.hash:08x}"):
         program_board(other, folder, run=run)
     with pytest.raises(FlowError, match="t3hw fpga build. writes it"):
         program_board(DESIGN, tmp_path, run=run)
     Result.returncode, Result.stderr = 1, "unable to open ftdi device: -3 (device not found)\n"
-    with pytest.raises(FlowError, match="exit code 1: is the board plugged in.*\n.*device not found"):
+    with pytest.raises(
+            FlowError, match="exit code 1: is the board plugged in.*\n.*device not found"):
         program_board(DESIGN, folder, show=lambda _line: None, run=run)
     assert len(calls) == 2
 
@@ -206,7 +209,8 @@ def test_ice40_and_its_report(monkeypatch, tmp_path):
     (["export", "ulx3s-85f"], "t3hw fpga build"),
     (["selftest", "--port", "/dev/null", "--board", "missing.json"], "missing.json"),
 ])
-def test_bad_input_is_answered_by_the_command_line(capsys, monkeypatch, tmp_path, arguments, message):
+def test_bad_input_is_answered_by_the_command_line(
+        capsys, monkeypatch, tmp_path, arguments, message):
     monkeypatch.chdir(tmp_path)
     assert main(["fpga", *arguments]) == BAD_INPUT
     captured = capsys.readouterr()

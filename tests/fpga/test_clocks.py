@@ -1,4 +1,5 @@
-"""PLL settings: the clock comes out of the formula, and every frequency in between is in its range."""
+"""PLL settings: the clock comes out of the formula, and every frequency in between
+is in its range."""
 
 import random
 

@@ -120,8 +120,8 @@ def test_a_read_port_that_logic_resets_is_found(tmp_path, sync, faults):
     assert cells["DP16KD"] == 1
     made = json.loads((tmp_path / "top.json").read_text())
     assert len(live_resets(made)) == faults
-    problems = check_netlist(made, family="ecp5", declared_ff=1000, used_ff=100, memory_bits=512 * 16,
-                             block_ram_bits=1 << 14)
+    problems = check_netlist(made, family="ecp5", declared_ff=1000, used_ff=100,
+                             memory_bits=512 * 16, block_ram_bits=1 << 14)
     assert len(problems) == faults and all("can read 0" in problem for problem in problems)
 
 

@@ -1,4 +1,5 @@
-"""The synthesized node: how its memories are mapped, no X after reset, and the ring test with it."""
+"""The synthesized node: how its memories are mapped, no X after reset,
+and the ring test with it."""
 
 import functools
 import re
@@ -74,7 +75,8 @@ def test_no_output_is_unknown_from_the_first_edge_on(tmp_path):
             f"    {'reg' if port['direction'] == 'input' else 'wire'} [{port['width'] - 1}:0] "
             f"{port['name']}{' = 0' if port['direction'] == 'input' else ''};" for port in ports),
         connections="".join(f", .{port['name']}({port['name']})" for port in ports),
-        checks="\n".join(f'            if (^{name} === 1\'bx) $display("%0d: {name} is %b", edges, {name});'
+        checks="\n".join(f'            if (^{name} === 1\'bx) '
+                         f'$display("%0d: {name} is %b", edges, {name});'
                          for name in outputs)))
     subprocess.run(["iverilog", "-g2012", "-s", "bench", "-o", "bench", "bench.v", "node.v"],
                    cwd=tmp_path, check=True)

@@ -49,8 +49,9 @@ def test_channels_are_the_nearest_power_of_two(wanted, channels):
 
 @pytest.mark.parametrize("wanted", [0.75e12, 1.3e12, 8e9, 24e9])
 def test_bandwidth_that_no_power_of_two_of_channels_gives_is_refused(wanted):
-    with pytest.raises(InputError, match="memory_bytes_per_second must be within 10 % of a power of "
-                                         f"two of channels of 1.6e.10 bytes a second, not {wanted!r}"):
+    with pytest.raises(InputError, match="memory_bytes_per_second must be within 10 % of a power "
+                                         "of two of channels of 1.6e.10 bytes a second, "
+                                         f"not {wanted!r}"):
         machine(memory_bytes_per_second=wanted)
 
 

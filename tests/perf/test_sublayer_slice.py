@@ -157,8 +157,8 @@ def test_workgroups_that_are_not_divisible_are_refused():
 
 
 def test_tiles_that_are_no_whole_beats_are_refused():
-    with pytest.raises(InputError, match="a wavefront's tile of 1024 bytes must be whole columns of "
-                                         "32 bytes in each of 64 channels, not 0.5"):
+    with pytest.raises(InputError, match="a wavefront's tile of 1024 bytes must be whole columns "
+                                         "of 32 bytes in each of 64 channels, not 0.5"):
         part(CASES[0], machine=PAPER.replace(tile_rows=32, tile_columns=64))
     with pytest.raises(InputError, match="read_burst_bytes must be whole columns of 32 bytes, "
                                          "not 48"):

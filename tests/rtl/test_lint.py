@@ -21,8 +21,8 @@ DESIGNS = {
     # A header in one word, one plan, no delay line, adders of one type.
     "least": {"preset": "tiny", "data_width": 128, "addr_width": 16, "wg_width": 4, "wf_width": 0,
               "plans": 1, "routes": 1, "regions": 2, "tiles": 4, "commands": 2,
-              "dtypes": ("int32",), "tracker_ways": 1, "id_width": 1, "link_max_latency": 0, "memory_max_latency": 0,
-              "touch_bytes": 64},
+              "dtypes": ("int32",), "tracker_ways": 1, "id_width": 1, "link_max_latency": 0,
+              "memory_max_latency": 0, "touch_bytes": 64},
 }
 # Nothing that works with others, in as little as there can be, and in more.
 DESIGNS["alone"] = {"preset": "nano", "collective": False, "dtypes": (), "touch_bytes": 64,

@@ -38,8 +38,8 @@ CONFIGS = {
     "tiny axi": NodeConfig.preset("tiny").replace(memory="axi", memory_bytes=0),
     "least": NodeConfig.preset("tiny").replace(
         data_width=128, addr_width=16, wg_width=4, wf_width=0, plans=1, routes=1, regions=2,
-        tiles=4, commands=2, dtypes=("bfloat16",), tracker_ways=1, link_max_latency=0, memory_max_latency=0,
-        touch_bytes=64),
+        tiles=4, commands=2, dtypes=("bfloat16",), tracker_ways=1, link_max_latency=0,
+        memory_max_latency=0, touch_bytes=64),
 }
 
 
@@ -56,7 +56,8 @@ def bench(ports, dump):
             for name in outputs),
         quiet="\n".join(
             f"                if ({name}) $display(\"%0d: {name} in reset\", edges);"
-            for name in outputs if name.endswith(("valid", "irq", "credit")) or re.match(r"s_axil_\w+ready", name)),
+            for name in outputs
+            if name.endswith(("valid", "irq", "credit")) or re.match(r"s_axil_\w+ready", name)),
         dump=dump)
 
 

@@ -1,4 +1,5 @@
-"""A board in Python: functional nodes, a model of their engines, the board's registers, and the bridge.
+"""A board in Python: functional nodes, a model of their engines, the board's registers,
+and the bridge.
 
 It stands behind a pseudo-terminal, and can be told to misbehave. It shares the register map with
 the software that it tests, and no code of the link.

@@ -99,7 +99,8 @@ def test_a_board_without_nodes(link, model, devices):
     (answer(node_address(1, node_register("CONFIG_HASH")), 7), "CONFIG_HASH is 0x00000007")])
 def test_a_half_programmed_board(link, model, flaw, found):
     model.flaws.append(flaw)
-    with pytest.raises(BoardError, match=f"node 1 of 2 is not what.*{found}.*program the board again"):
+    with pytest.raises(
+            BoardError, match=f"node 1 of 2 is not what.*{found}.*program the board again"):
         BoardLink(link)
     model.flaws.clear()
     BoardLink(link)

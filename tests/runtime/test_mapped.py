@@ -157,12 +157,16 @@ def test_a_uio_device_is_waited_for_at_its_file(node, monkeypatch):
 
 
 @pytest.mark.parametrize("make, options, message", [
-    (lambda path: None, {}, "cannot map 0x100000 bytes at 0x0: No such file or directory; is the driver"),
+    (lambda path: None, {},
+     "cannot map 0x100000 bytes at 0x0: No such file or directory; is the driver"),
     (lambda path: path.mkdir(), {}, "Is a directory"),
     (lambda path: path.write_bytes(bytes(PAGE)), {}, f"the file has {PAGE:#x} bytes"),
-    (lambda path: path.write_bytes(bytes(PAGE)), {"size": 2 * PAGE}, f"the file has {PAGE:#x} bytes"),
-    (lambda path: path.write_bytes(bytes(PAGE)), {"offset": 4}, "offset must be a multiple of a page"),
-    (lambda path: path.write_bytes(bytes(PAGE)), {"size": 6}, "size must be a multiple of 4, not 6")])
+    (lambda path: path.write_bytes(bytes(PAGE)), {"size": 2 * PAGE},
+     f"the file has {PAGE:#x} bytes"),
+    (lambda path: path.write_bytes(bytes(PAGE)), {"offset": 4},
+     "offset must be a multiple of a page"),
+    (lambda path: path.write_bytes(bytes(PAGE)), {"size": 6},
+     "size must be a multiple of 4, not 6")])
 def test_what_cannot_be_mapped_is_refused_by_name(tmp_path, make, options, message):
     path = tmp_path / "device"
     make(path)

@@ -1,4 +1,5 @@
-"""The programmer's guide does what it says: its Python runs, its C compiles, its lists are complete."""
+"""The programmer's guide does what it says:
+its Python runs, its C compiles, its lists are complete."""
 
 import re
 import shutil
@@ -51,7 +52,8 @@ def test_every_cause_and_table_is_explained():
         assert f"| {name} | {table.base:#x}, {table.stride} |" in text
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("**/*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("**/*.md")),
+                         ids=lambda path: path.name)
 def test_links_lead_somewhere(page):
     """Files that the docs point to are there, and so are the tests that they name."""
     text = page.read_text()

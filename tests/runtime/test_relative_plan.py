@@ -1,4 +1,5 @@
-"""The relative plan: real rings and a loop-back of one device give the reference's sums, by formula."""
+"""The relative plan: real rings and a loop-back of one device give the reference's sums,
+by formula."""
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ def produced(rng, devices, chunk_bytes, dtype):
     if dtype == "int32":
         values = rng.integers(-2**31, 2**31, elements).astype(kind)
     else:
-        values = (rng.standard_normal(elements) * 10.0 ** rng.integers(-3, 3, elements)).astype(kind)
+        values = (rng.standard_normal(elements)
+                  * 10.0 ** rng.integers(-3, 3, elements)).astype(kind)
     return values.reshape(devices, -1)
 
 
@@ -35,8 +37,9 @@ def sums(own, dtype):
 
 
 @pytest.mark.parametrize("devices, producers, dtype, granularity, seed", [
-    (2, 2, "int32", 1, 1), (3, 3, "float16", 4, 2), (4, 4, "bfloat16", 3, 3), (8, 8, "float32", 1, 4),
-    (4, 1, "float16", 1, 5), (8, 1, "bfloat16", 2, 6), (2, 1, "float32", 1, 7)])
+    (2, 2, "int32", 1, 1), (3, 3, "float16", 4, 2), (4, 4, "bfloat16", 3, 3),
+    (8, 8, "float32", 1, 4), (4, 1, "float16", 1, 5), (8, 1, "bfloat16", 2, 6),
+    (2, 1, "float32", 1, 7)])
 def test_ring_and_loop_back(devices, producers, dtype, granularity, seed):
     rng = np.random.default_rng(seed)
     plan = relative_reduce_scatter(devices=devices, chunk_tiles=5, tile_bytes=32, dtype=dtype,

@@ -1,4 +1,5 @@
-"""The self-test on a board in Python: it passes, and each flaw fails the step that it belongs to."""
+"""The self-test on a board in Python: it passes, and each flaw fails the step
+that it belongs to."""
 
 import re
 
@@ -56,7 +57,8 @@ def bring_up():
 
 
 @pytest.mark.parametrize("devices, preset, traffic", [
-    (1, "tiny", False), (1, "small", True), (2, "tiny", True), (3, "tiny", False), (4, "small", True)])
+    (1, "tiny", False), (1, "small", True), (2, "tiny", True), (3, "tiny", False),
+    (4, "small", True)])
 def test_a_good_board_passes_and_is_left_clean(bring_up, devices, preset, traffic):
     of = design(devices=devices, node=PRESETS[preset], traffic=traffic)
     test = bring_up(of)
@@ -85,8 +87,8 @@ def test_thorough_with_every_type_on_the_host(bring_up):
 
 def test_nodes_of_another_shape(bring_up):
     """One type, wide beats, hardly any room."""
-    node = PRESETS["tiny"].replace(data_width=128, dtypes=["bfloat16"], tiles=4, commands=4, regions=2,
-                                   routes=1, plans=1, memory_bytes=1024, touch_bytes=512,
+    node = PRESETS["tiny"].replace(data_width=128, dtypes=["bfloat16"], tiles=4, commands=4,
+                                   regions=2, routes=1, plans=1, memory_bytes=1024, touch_bytes=512,
                                    burst_beats=4, link_credits=16)
     test = bring_up(devices=1, node=node)
     assert test.run(), "\n".join(test.lines)
@@ -200,7 +202,8 @@ def flushes_subnormals(board):
     def spoiled(request):
         done = write(request)
         if request.op == "UPDATE" and request.dtype == "float16":
-            values = memory.data[request.address:request.address + len(request.data)].view(np.uint16)
+            values = memory.data[
+                request.address:request.address + len(request.data)].view(np.uint16)
             values[(values & 0x7C00) == 0] &= 0x8000
         return done
 
@@ -228,10 +231,10 @@ class _Miscount(dict):
 @pytest.mark.parametrize("flaw, step, message", [
     (lambda board: board.flaws.append(stuck_bit(register_address("SCRATCH"), 9)), "registers",
      "SCRATCH: expected 1, found 0x201"),
-    (lambda board: board.flaws.append(stuck_bit(memory_address(1, (1 << 15) - 128 + 68), 3)), "memory",
-     "node 1, march .*, address 0x7fc4: expected 0x.*, found 0x.*; 1 of 16 differ"),
-    (lambda board: board.flaws.append(stuck_bit(memory_address(0, 0x404), zero_bit(0x404))), "memory",
-     "node 0, address 0x404: expected"),
+    (lambda board: board.flaws.append(stuck_bit(memory_address(1, (1 << 15) - 128 + 68), 3)),
+     "memory", "node 1, march .*, address 0x7fc4: expected 0x.*, found 0x.*; 1 of 16 differ"),
+    (lambda board: board.flaws.append(stuck_bit(memory_address(0, 0x404), zero_bit(0x404))),
+     "memory", "node 0, address 0x404: expected"),
     (alias(1 << 12), "memory", "node 0, address 0x0: expected"),
     (alias(1 << 26), "memory", "node 0, .*address 0x0: expected"),
     (counts_strobes_wrong, "tracker", "node 1, .*tile 0.*: expected .*, found "),
@@ -346,7 +349,8 @@ def test_only_some_steps(bring_up):
     test = bring_up(devices=2)
     assert test.run(only=["tracker", "sums"])
     assert list(test.outcomes) == [IDENTITY, "tracker", "sums"]
-    with pytest.raises(DeviceError, match="no step 'trackers'; steps are identity, registers, memory"):
+    with pytest.raises(
+            DeviceError, match="no step 'trackers'; steps are identity, registers, memory"):
         test.run(only=["trackers"])
 
 
@@ -363,7 +367,8 @@ def test_steps_come_one_by_one(bring_up):
 
 def test_comparisons_name_the_first_difference():
     compare("node 0", 64, bytes(8), bytes(8))
-    with pytest.raises(StepFailed, match="node 0, address 0x42: expected 0x0201, found 0x0200; 1 of 4"):
+    with pytest.raises(
+            StepFailed, match="node 0, address 0x42: expected 0x0201, found 0x0200; 1 of 4"):
         compare("node 0", 64, bytes([0, 0, 0, 2, 0, 0, 0, 0]), bytes([0, 0, 1, 2, 0, 0, 0, 0]), 2)
 
 

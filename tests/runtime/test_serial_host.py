@@ -80,7 +80,8 @@ def test_blocks_of_any_length(link, pty_board, count):
 
 def test_words_anywhere_are_written_in_order(link, pty_board):
     log = []
-    pty_board.board.flaws.append(lambda kind, address, word: log.append((kind, address, word)) or word)
+    pty_board.board.flaws.append(
+        lambda kind, address, word: log.append((kind, address, word)) or word)
     rng = random.Random(1)
     writes = []
     for _ in range(40):
@@ -213,7 +214,8 @@ def test_a_line_that_damages_every_block_is_an_error():
 
 @pytest.mark.parametrize("place", range(16))
 def test_a_damaged_byte_anywhere_in_a_command_ends_in_an_error_and_then_all_is_well(place):
-    """Of a write and its check: whatever the byte was, the link is in step again after the error."""
+    """Of a write and its check: whatever the byte was, the link is in step again
+    after the error."""
     with PtyBoard(silence=SILENCE) as board, connect(board) as link:
         link.write32(SCRATCH, 1)
         board.spoil_in = Spoiler(place, board.came)
@@ -239,8 +241,9 @@ def test_garbage_before_the_host_comes(pty_board, count):
         assert works(link)
 
 
-@pytest.mark.parametrize("sent", [b"\x02", b"\x01\xff", b"\x01\x04\x20\x00\x00\x00\x11\x22", b"\x02\x00",
-                                  b"\x02\x00\x03\xc0\x00\x00", b"\x01\x00\x03\xc0\x00\x00"])
+@pytest.mark.parametrize("sent", [b"\x02", b"\x01\xff", b"\x01\x04\x20\x00\x00\x00\x11\x22",
+                                  b"\x02\x00", b"\x02\x00\x03\xc0\x00\x00",
+                                  b"\x01\x00\x03\xc0\x00\x00"])
 def test_half_commands_and_empty_ones_of_a_program_that_died(pty_board, sent):
     file = os.open(pty_board.port, os.O_RDWR | os.O_NOCTTY)
     os.write(file, sent)
@@ -446,4 +449,5 @@ def test_the_model_bridge_by_bytes():
     assert bridge.feed(b"\x02\x01" + word_address) == b"\x12\x34\x56\x78"
     assert bridge.feed(b"\x04\x03" + word_address) == b"\x12\x34\x56\x78" * 3
     assert bridge.feed(b"\x03\x02" + word_address + b"\x00\x00\x00\x01\x00\x00\x00\x02") == b""
-    assert bridge.feed(b"\x02\x00" + word_address + b"\x02\x01" + word_address) == b"\x00\x00\x00\x02"
+    assert bridge.feed(
+        b"\x02\x00" + word_address + b"\x02\x01" + word_address) == b"\x00\x00\x00\x02"

@@ -114,15 +114,15 @@ def test_a_table_of_stages_of_another_size_is_refused(bus, reads):
 
 
 def test_settings_that_the_node_refuses_are_refused():
-    with pytest.raises(DeviceError, match=f"of {UNITS} units, refuses these settings: 80 units, 1280 "
-                                          "workgroups in chunks of 160, 4 tiles of 4 beats"):
+    with pytest.raises(DeviceError, match=f"of {UNITS} units, refuses these settings: 80 units, "
+                                          "1280 workgroups in chunks of 160, 4 tiles of 4 beats"):
         TrafficEngines(Engines(GEMM_STATUS=0)).set_gemm(**GEMM)
 
 
 def test_results_of_a_gemm_come_from_their_registers(bus):
     engines = TrafficEngines(bus)
-    for value, name in enumerate(("CYCLES", "FIRST_STORE", "LAST_STORE", "READ_BEATS", "WRITE_BEATS",
-                                  "STORE_STALL"), 100):
+    for value, name in enumerate(("CYCLES", "FIRST_STORE", "LAST_STORE", "READ_BEATS",
+                                  "WRITE_BEATS", "STORE_STALL"), 100):
         bus.words[register_address(f"GEMM_{name}")] = value
     bus.words[register_address("GEMM_READ_WAIT_LO")] = 0x89ABCDEF
     bus.words[register_address("GEMM_READ_WAIT_HI")] = 0x1234567
@@ -132,8 +132,8 @@ def test_results_of_a_gemm_come_from_their_registers(bus):
 
 
 def test_a_collective_lands_in_its_table_and_registers(bus):
-    table = ring_reduce_scatter_steps(devices=3, chunk_beats=32, beat_bytes=4, own=0, staging=0x1000,
-                                      remote_staging=0x1_0000_0000)
+    table = ring_reduce_scatter_steps(devices=3, chunk_beats=32, beat_bytes=4, own=0,
+                                      staging=0x1000, remote_staging=0x1_0000_0000)
     TrafficEngines(bus).set_collective(table, burst=16, dtype="bfloat16")
     for index, step in enumerate(table.steps):
         assert [bus.words[entry_address("COLLECTIVE_STEP", index, word)] for word in range(7)] == [

@@ -1,4 +1,5 @@
-"""The LiteX example: a node in a LiteX SoC with its memory in LiteDRAM. Where litex is installed."""
+"""The LiteX example: a node in a LiteX SoC with its memory in LiteDRAM.
+Where litex is installed."""
 
 import os
 import subprocess
@@ -28,4 +29,5 @@ def test_the_plan_is_what_the_planner_makes(tmp_path):
 
 
 def test_reduce_scatter_in_litedram(tmp_path):
-    assert "node_tb: 64 sums are right" in run(LITEX / "t3_litedram.py", "--output", tmp_path, "--run")
+    assert "node_tb: 64 sums are right" in run(
+        LITEX / "t3_litedram.py", "--output", tmp_path, "--run")

@@ -1,4 +1,5 @@
-"""The stock node where no Python is: a plain Verilog bench, FuseSoC, and a program on a soft core."""
+"""The stock node where no Python is: a plain Verilog bench, FuseSoC,
+and a program on a soft core."""
 
 import re
 import runpy
@@ -99,6 +100,6 @@ def test_bare_metal_driver_on_a_soft_core(tmp_path, program):
     import pythondata_cpu_picorv32
     cpu = Path(pythondata_cpu_picorv32.data_location) / "picorv32.v"
     (tmp_path / "program.hex").write_text(program)
-    output = simulate(tmp_path, "soc_tb", SOC / "soc_tb.v", SOC / "soc.v", SOC / "t3_word_bus.v", NODE,
-                      cpu)
+    output = simulate(tmp_path, "soc_tb", SOC / "soc_tb.v", SOC / "soc.v", SOC / "t3_word_bus.v",
+                      NODE, cpu)
     assert output.startswith("reduce-scatter: all sums are right\nexit code 0 after ")

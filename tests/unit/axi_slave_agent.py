@@ -1,4 +1,5 @@
-"""A memory for AXI4 masters with streams: bursts, in order, as slow and as irregular as a test asks."""
+"""A memory for AXI4 masters with streams:
+bursts, in order, as slow and as irregular as a test asks."""
 
 import collections
 

@@ -33,9 +33,10 @@ def random_region(rng, config):
     return Region(
         enable=int(rng.random() < 0.9), base=base, limit=base + rng.randrange(512),
         action=rng.randrange(4),
-        mode=rng.choice([USER, ADDRESS] if config.address_tiles else [USER]), dtype=rng.randrange(4),
-        tracked=rng.randrange(2), first_touch=rng.randrange(2), accept_store=rng.randrange(2),
-        accept_update=rng.randrange(2), wf_shift=rng.choice([0, 1, 3, rng.randrange(8)]),
+        mode=rng.choice([USER, ADDRESS] if config.address_tiles else [USER]),
+        dtype=rng.randrange(4), tracked=rng.randrange(2), first_touch=rng.randrange(2),
+        accept_store=rng.randrange(2), accept_update=rng.randrange(2),
+        wf_shift=rng.choice([0, 1, 3, rng.randrange(8)]),
         plan=rng.choice([rng.randrange(config.plans), rng.randrange(8)]),
         first_tile=rng.randrange(config.tiles // 2), remote_delta=rng.randrange(space),
         pitch_log2=row_bytes + rng.randrange(4), rows_log2=rng.randrange(4),

@@ -1,4 +1,5 @@
-"""AXI4-Lite split: every access goes to one slave and its answer comes back, whatever the bus does."""
+"""AXI4-Lite split: every access goes to one slave and its answer comes back,
+whatever the bus does."""
 
 import collections
 import random
@@ -61,7 +62,8 @@ def test_accesses_go_where_their_address_says(window, seed, pace):
     print("seed", seed)
     rng = random.Random(seed)
     dut = AxilSplit(window=window)
-    slaves = {True: Slave(dut.inside, rng, pace, 0x1111), False: Slave(dut.outside, rng, pace, 0x2222)}
+    slaves = {True: Slave(dut.inside, rng, pace, 0x1111),
+              False: Slave(dut.outside, rng, pace, 0x2222)}
 
     def addresses():
         high = [rng.choice([window, window, rng.randrange(16)]) for _ in range(ACCESSES)]

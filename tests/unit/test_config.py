@@ -92,8 +92,8 @@ def test_limits(field):
     ({"dtypes": 5}, "dtypes must be .* not 5"),
     ({"dtypes": "int32"}, "dtypes must be .* not 'int32'"),
     ({"dtypes": (["int32"],)}, "dtypes must be .* not \\[\\['int32'\\]\\]"),
-    *(({"collective": False} | ALONE | {name: value}, f"{name} must be .* where collective is false, "
-       f"not {wrong}") for name, value, wrong in (
+    *(({"collective": False} | ALONE | {name: value},
+       f"{name} must be .* where collective is false, not {wrong}") for name, value, wrong in (
            ("memory", "axi", "'axi'"), ("memory_max_latency", 1, "1"), ("link_max_latency", 5, "5"),
            ("dtypes", ["int32"], r"\('int32',\)"), ("touch_bytes", 128, "128"),
            ("monitoring", True, "True"))),
@@ -179,7 +179,8 @@ def test_presets(name):
 
 
 def test_unknown_preset():
-    with pytest.raises(ConfigError, match="no preset 'huge'; presets are axi, default, nano, small, .*"):
+    with pytest.raises(
+            ConfigError, match="no preset 'huge'; presets are axi, default, nano, small, .*"):
         NodeConfig.preset("huge")
 
 

@@ -33,7 +33,8 @@ ROW = SMALL.bank_groups * SMALL.banks * SMALL.page_columns
 
 
 def run(config, accesses, *, rng=None, pace=1.0, cycles=20000, extra=()):
-    """Carry out all accesses; reads, commits, errors and commands with their cycles, and the DUT."""
+    """Carry out all accesses; reads, commits, errors and commands with their cycles,
+    and the DUT."""
     dut = DramMemory(config=config)
     reads, commits, errors, commands = [], [], [], []
 

@@ -233,7 +233,8 @@ def test_steps_begin_exactly(latency, reads, step):
 
 
 def test_waves_take_as_long_as_their_steps():
-    """With an ideal memory a run is workgroups / units waves, and the lateness that is documented."""
+    """With an ideal memory a run is workgroups / units waves,
+    and the lateness that is documented."""
     settings = job(MIDDLE, units=8, workgroups=24, steps=4, step_cycles=100 * 256 + 64)
     bench = Bench(MIDDLE, units=8)
     results = bench.run(settings, (3,))

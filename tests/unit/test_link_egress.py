@@ -215,7 +215,8 @@ def test_the_average_rate_is_exact_and_no_word_is_early(packets, header, setting
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_word_is_early_whenever_settings_change(seed):
-    """Between any two words lies all the time that they and those between were given as they left."""
+    """Between any two words lies all the time that they and those between
+    were given as they left."""
     print("seed", seed)
     rng = random.Random(seed)
     config = TINY.replace(burst_beats=256, link_max_latency=0)

@@ -1,4 +1,5 @@
-"""A whole node whose neighbour gives no credits: what comes in is still added, and nothing is lost."""
+"""A whole node whose neighbour gives no credits: what comes in is still added,
+and nothing is lost."""
 
 from amaranth.sim import Simulator
 

@@ -162,8 +162,8 @@ def reset_value(name, config):
         "CONFIG_HASH": config.hash,
         "MAP_HASH": MAP_HASH,
         "CAP_WIDTHS": config.data_width // 8 | config.addr_width << 8 | dtypes << 16
-                      | (config.memory != "axi") << 20 | config.monitoring << 21 | config.address_tiles << 22
-                      | config.collective << 23
+                      | (config.memory != "axi") << 20 | config.monitoring << 21
+                      | config.address_tiles << 22 | config.collective << 23
                       | config.wg_width << 24,
         "CAP_TABLES0": config.tiles - 1 | config.commands - 1 << 16,
         "CAP_TABLES1": config.regions | config.routes << 8 | config.plans << 16

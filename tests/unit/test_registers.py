@@ -15,9 +15,9 @@ from t3hw.hdl import seams
 from t3hw.registers import map as node_map
 from t3hw.registers import board_map, traffic, traffic_map
 from t3hw.registers import (
-    COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TABLES, RegisterError, absent_registers, capabilities,
-    decode_entry, decode_register, derive, encode_entry, encode_register, entry_address,
-    field_limits, register_address, register_limits, reset_values, table_sizes)
+    COUNTERS, ENUMS, MAP_HASH, NO_COMMAND, REGISTERS, TABLES, RegisterError, absent_registers,
+    capabilities, decode_entry, decode_register, derive, encode_entry, encode_register,
+    entry_address, field_limits, register_address, register_limits, reset_values, table_sizes)
 
 
 def test_derived_files_are_up_to_date():
@@ -56,8 +56,8 @@ def test_map_needs_no_tool():
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
 
 
-@pytest.mark.parametrize("map_, first, end", [(node_map, 0, 0x1000), (traffic_map, 0x10000, 0x11000)],
-                         ids=["node", "traffic"])
+@pytest.mark.parametrize("map_, first, end", [
+    (node_map, 0, 0x1000), (traffic_map, 0x10000, 0x11000)], ids=["node", "traffic"])
 def test_addresses_are_unique_and_fields_do_not_overlap(map_, first, end):
     taken = {}
     for name, register in map_.REGISTERS.items():
@@ -228,7 +228,8 @@ def test_thresholds_are_at_most_the_depth_of_a_drams_queue(window, resets):
     assert limits["MCA_CONTROL", "threshold"] == window
     assert [limits[name, "accesses"] for name in names] == [window] * 4
     assert [reset_values(config)[name, "accesses"] for name in names] == resets
-    assert decode_register("CAP_QUEUES", capabilities(config)["CAP_QUEUES"])["memory_queue"] == window
+    assert decode_register(
+        "CAP_QUEUES", capabilities(config)["CAP_QUEUES"])["memory_queue"] == window
     assert decode_register("CAP_WIDTHS", capabilities(config)["CAP_WIDTHS"])["memory_builtin"] == 1
 
 

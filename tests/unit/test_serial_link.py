@@ -168,8 +168,8 @@ def test_a_long_reply_and_requests_as_many_as_the_queue_holds():
 def test_bytes_lost_in_a_full_queue_are_counted_and_nothing_behind_them_is_obeyed():
     many = read_command(MEMORY, 255) * 2 + write_command(MEMORY, [7]) * 60
     answer = 255 * 2 * 4
-    data, slave = run(many, answer, write_command(MEMORY, [9]), SILENT, read_register("LINE_ERRORS"),
-                      answer + 4)
+    data, slave = run(many, answer, write_command(MEMORY, [9]), SILENT,
+                      read_register("LINE_ERRORS"), answer + 4)
     fields = decode_register("LINE_ERRORS", word(data))
     assert fields["lost"] >= 1 and fields["framing"] == 0
     # Only whole commands from before the loss were obeyed, and the one behind the silence.
@@ -200,7 +200,8 @@ def test_half_commands_are_forgotten_and_counted_but_slow_ones_are_not():
     data, slave = run(half, SILENT, read_register("LINE_ERRORS"), 4)
     assert decode_register("LINE_ERRORS", word(data)) == {"framing": 0, "abandoned": 1, "lost": 0}
     assert slave.log == [(MEMORY, 1)]
-    steps = [step for byte in write_command(MEMORY, [0x1234]) for step in (bytes([byte]), 1800 * IDLE)]
+    steps = [step for byte in write_command(MEMORY, [0x1234])
+             for step in (bytes([byte]), 1800 * IDLE)]
     data, slave = run(*steps, read_register("LINE_ERRORS"), 4)
     assert decode_register("LINE_ERRORS", word(data))["abandoned"] == 0
     assert slave.log == [(MEMORY, 0x1234)]
@@ -209,8 +210,8 @@ def test_half_commands_are_forgotten_and_counted_but_slow_ones_are_not():
 def test_silence_ends_a_half_command_that_waits_in_the_queue():
     """The line was silent while a reply went out; what comes then is another command."""
     half = write_command(MEMORY, [1])[:7]
-    data, slave = run(read_command(MEMORY, 100), half, SILENT, write_command(MEMORY, [2])[:8], SILENT,
-                      write_command(MEMORY, [3]), read_register("LINE_ERRORS"), 404)
+    data, slave = run(read_command(MEMORY, 100), half, SILENT, write_command(MEMORY, [2])[:8],
+                      SILENT, write_command(MEMORY, [3]), read_register("LINE_ERRORS"), 404)
     assert slave.log[100:] == [(MEMORY, 3)]
     assert decode_register("LINE_ERRORS", word(data))["abandoned"] == 2
 

@@ -1,4 +1,5 @@
-"""The tests themselves: none is hidden by another, none stands where nobody looks."""
+"""The tests themselves: none is hidden by another, none stands where nobody looks. And of all
+Python, how wide it is."""
 
 import ast
 import collections
@@ -8,6 +9,8 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 FILES = sorted(TESTS.glob("**/test_*.py"))
+PYTHON = sorted(path for folder in ("fpga", "t3hw", "tests")
+                for path in (TESTS.parent / folder).glob("**/*.py"))
 
 
 def test_file_names_are_unique():
@@ -47,3 +50,10 @@ def test_no_test_is_switched_off():
             if isinstance(node, ast.Attribute) and node.attr == "skip" and \
                     isinstance(node.value, ast.Attribute):
                 raise AssertionError(f"{path.name}:{node.lineno}: unconditional skip")
+
+
+def test_no_line_has_more_than_100_columns():
+    """Of characters, not of bytes."""
+    assert [f"{path}:{number}" for path in PYTHON
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+            if len(line) > 100] == []

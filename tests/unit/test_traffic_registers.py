@@ -30,8 +30,8 @@ class Bus:
         return 0 if self.eager else self.rng.choice([0, 0, 1, 4])
 
     async def _access(self, channels, answer):
-        """Hand over (channel, payload) pairs, each after a delay; returns the answer and when it came
-        behind the last of them."""
+        """Hand over (channel, payload) pairs, each after a delay; returns the answer and when it
+        came behind the last of them."""
         ctx = self.ctx
         waits = [[channel, payload, self.delay()] for channel, payload in channels]
         behind = 0
@@ -72,7 +72,8 @@ class Bus:
         return answer.resp, answer.data
 
     async def set(self, name, **fields):
-        assert await self.write(register_address(name), encode_register(name, **fields)) == OKAY, name
+        assert await self.write(
+            register_address(name), encode_register(name, **fields)) == OKAY, name
 
     async def get(self, name):
         response, word = await self.read(register_address(name))
@@ -470,7 +471,8 @@ def test_an_engine_never_starts_while_memory_is_read(offset):
 
 @pytest.mark.parametrize("offset", range(-6, 30, 2))
 def test_an_address_that_is_written_while_memory_is_read_is_kept(offset):
-    """The write waits for the read, or the read takes the new address; AR never changes its mind."""
+    """The write waits for the read, or the read takes the new address;
+    AR never changes its mind."""
     memory = MemoryAgent(random.Random(7), limit=1 << 40)
 
     def watch(dut):

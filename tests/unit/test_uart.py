@@ -59,8 +59,8 @@ def test_spikes_of_one_cycle_are_nothing():
 
 
 def test_a_start_bit_that_is_none_is_dropped():
-    assert receive(UartReceiver(bit_cycles=16), "1" * 20 + "0" * 5 + "1" * 40, (b"\x5A", 16, 1)) == (
-        b"\x5A", [])
+    assert receive(UartReceiver(bit_cycles=16), "1" * 20 + "0" * 5 + "1" * 40,
+                   (b"\x5A", 16, 1)) == (b"\x5A", [])
 
 
 def test_bytes_without_stop_bit_are_errors_and_breaks_are_one():
@@ -104,7 +104,8 @@ def test_the_transmitter_sends_one_byte_in_ten_bits(bit_cycles):
     async def bench(ctx):
         for _ in range(round(bit_cycles * 10 * len(data)) + 40):
             await ctx.tick()
-    simulate(dut, bench, background=[sender(dut.i, list(data)), monitor(dut.i, taken), reader.bench])
+    simulate(dut, bench, background=[
+        sender(dut.i, list(data)), monitor(dut.i, taken), reader.bench])
     assert bytes(reader.data) == data
     assert abs(reader.starts[-1] - reader.starts[0] - bit_cycles * 10 * (len(data) - 1)) <= 1 + (
         len(data) * 10 / 32)
