@@ -26,7 +26,6 @@ def test_rows_in_cycles_meet_their_goals():
     assert len({row.name for row in rows}) == len(rows)
     # Stages for a fast clock made this longer than its goal; the page of results says so.
     longer = [row for row in counted if row.name.startswith("commit of a tile's last update")]
-    # In the node a commit has another cycle for its way to the tracker.
     assert [row.value for row in longer] == [Node.trigger_latency]
     assert not [line(row) for row in counted if not row.met and row not in longer]
     check_report(report(rows))
