@@ -1950,7 +1950,7 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .i__valid(producer__valid),
     .interval(interval),
     .o__ready(link_tx_tready),
-    .\port$21430$0 (\$136 ),
+    .\port$21421$0 (\$136 ),
     .producer__ready(remote__ready),
     .rst(rst),
     .stall(\stall$435 ),
@@ -1971,9 +1971,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .\i__valid$30 (data__valid),
     .packet__ready(packet__ready),
     .packet__valid(\i__valid$337 ),
-    .\port$10390$0 (\$132 ),
-    .\port$20484$0 (\$133 ),
-    .\port$20486$0 (\$134 ),
+    .\port$10382$0 (\$132 ),
+    .\port$20475$0 (\$133 ),
+    .\port$20477$0 (\$134 ),
     .read__payload(i__payload),
     .read__ready(read__ready),
     .read__valid(i__valid),
@@ -2098,8 +2098,8 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__ready(remote__ready),
     .\o__ready$54 (compute__ready),
     .plans(plans),
-    .\port$17989$0 (\$129 ),
-    .\port$17991$0 (\$130 ),
+    .\port$17980$0 (\$129 ),
+    .\port$17982$0 (\$130 ),
     .r__payload(\r__payload$136 ),
     .r__ready(s_axi_rready),
     .r__valid(s_axi_rvalid),
@@ -2207,9 +2207,9 @@ module t3_node_axi(s_axil_awvalid, s_axil_wdata, s_axil_wstrb, s_axil_wvalid, s_
     .o__payload(a__payload),
     .o__ready(\o__ready$341 ),
     .o__valid(a__valid),
-    .\port$10390$0 (\$132 ),
-    .\port$20484$0 (\$133 ),
-    .\port$20486$0 (\$134 ),
+    .\port$10382$0 (\$132 ),
+    .\port$20475$0 (\$133 ),
+    .\port$20477$0 (\$134 ),
     .room(packet__ready),
     .rst(rst)
   );
@@ -26430,7 +26430,7 @@ module \t3_node_axi.controller.reports (rst, i__1__ready, i__0__valid, i__0__pay
   assign \$32  = 1'h0;
 endmodule
 
-module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b__payload, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, \port$21430$0 , interval, fraction, header_interval, header_fraction, o__ready);
+module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b__payload, i__payload, error__payload, stall, error__valid, tx__valid, tx__payload, producer__ready, \port$21421$0 , interval, fraction, header_interval, header_fraction, o__ready);
   reg \$auto$verilog_backend.cc:2355:dump_module$35 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$35 <= 1'b0;
   reg [63:0] \$1 ;
@@ -26686,8 +26686,8 @@ module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b_
   wire open_;
   reg [8:0] owed = 9'h000;
   reg [15:0] pause = 16'h0000;
-  input [10:0] \port$21430$0 ;
-  wire [10:0] \port$21430$0 ;
+  input [10:0] \port$21421$0 ;
+  wire [10:0] \port$21421$0 ;
   wire [134:0] producer__payload;
   wire [31:0] \producer__payload.address ;
   wire [63:0] \producer__payload.data ;
@@ -26824,7 +26824,7 @@ module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b_
     .\i$14 (credit_i),
     .i__payload(word),
     .i__valid(\i__valid$43 ),
-    .latency(\port$21430$0 ),
+    .latency(\port$21421$0 ),
     .o__payload(tx__payload),
     .o__ready(o__ready),
     .o__valid(tx__valid),
@@ -27039,8 +27039,8 @@ module \t3_node_axi.egress (credit, clk, rst, i__valid, dma__ready, b__valid, b_
   assign header_bits = { 1'h0, header };
   assign \i__ready$38  = 1'h1;
   assign \i__payload$45  = word;
-  assign latency = { 5'h00, \port$21430$0  };
-  assign \latency$48  = { 5'h00, \port$21430$0  };
+  assign latency = { 5'h00, \port$21421$0  };
+  assign \latency$48  = { 5'h00, \port$21421$0  };
   assign \tx__payload.data  = tx__payload[63:0];
   assign \tx__payload.keep  = tx__payload[71:64];
   assign \tx__payload.last  = tx__payload[72];
@@ -27203,10 +27203,9 @@ module \t3_node_axi.egress.collected (rst, i__valid, \o__ready$11 , i__payload, 
   reg \$auto$verilog_backend.cc:2355:dump_module$36 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$36 <= 1'b0;
   wire \$1 ;
-  wire \$10 ;
-  reg [1:0] \$11 ;
-  reg [5:0] \$12 ;
-  reg \$13 ;
+  reg [1:0] \$10 ;
+  reg [5:0] \$11 ;
+  reg \$12 ;
   wire \$2 ;
   wire [6:0] \$3 ;
   wire [7:0] \$4 ;
@@ -27293,16 +27292,15 @@ module \t3_node_axi.egress.collected (rst, i__valid, \o__ready$11 , i__payload, 
   assign \$4  = \$3  - went;
   assign \$5  = packets > 1'h1;
   assign \$6  = came[1] | \$5 ;
-  assign \$7  = packets == 1'h1;
-  assign \$8  = ~ went;
-  assign \$9  = \$7  & \$8 ;
-  assign \$10  = \$6  | \$9 ;
+  assign \$7  = ~ went;
+  assign \$8  = o__valid & \$7 ;
+  assign \$9  = \$6  | \$8 ;
   always @(posedge clk)
-    came <= \$11 ;
+    came <= \$10 ;
   always @(posedge clk)
-    packets <= \$12 ;
+    packets <= \$11 ;
   always @(posedge clk)
-    o__valid <= \$13 ;
+    o__valid <= \$12 ;
   \t3_node_axi.egress.collected.queue  queue (
     .clk(clk),
     .i__ready(i__ready),
@@ -27314,23 +27312,23 @@ module \t3_node_axi.egress.collected (rst, i__valid, \o__ready$11 , i__payload, 
   );
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$11  = { came[0], \$2  };
+    \$10  = { came[0], \$2  };
     if (rst) begin
-      \$11  = 2'h0;
+      \$10  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$12  = \$4 [5:0];
+    \$11  = \$4 [5:0];
     if (rst) begin
-      \$12  = 6'h00;
+      \$11  = 6'h00;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$36 ) begin end
-    \$13  = \$10 ;
+    \$12  = \$9 ;
     if (rst) begin
-      \$13  = 1'h0;
+      \$12  = 1'h0;
     end
   end
   assign \i__valid$1  = i__valid;
@@ -28723,7 +28721,7 @@ module \t3_node_axi.egress.merged (rst, o__ready, i__valid, i__payload, room, o_
   assign \i__payload.last  = i__payload[134];
 endmodule
 
-module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first_read__valid, bytes, \port$10390$0 , stall, read__ready, block__valid, block__payload, data__payload, read__payload, \port$20484$0 , \port$20486$0 , first_read__payload, packet__valid, done__valid, done__payload, packet__ready, clk
+module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first_read__valid, bytes, \port$10382$0 , stall, read__ready, block__valid, block__payload, data__payload, read__payload, \port$20475$0 , \port$20477$0 , first_read__payload, packet__valid, done__valid, done__payload, packet__ready, clk
 );
   reg \$auto$verilog_backend.cc:2355:dump_module$44 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$44 <= 1'b0;
@@ -29048,14 +29046,14 @@ module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first
   wire packet__ready;
   output packet__valid;
   reg packet__valid = 1'h0;
-  output [31:0] \port$10390$0 ;
-  wire [31:0] \port$10390$0 ;
+  output [31:0] \port$10382$0 ;
+  wire [31:0] \port$10382$0 ;
   (* init = 30'h00000000 *)
-  output [29:0] \port$20484$0 ;
-  wire [29:0] \port$20484$0 ;
+  output [29:0] \port$20475$0 ;
+  wire [29:0] \port$20475$0 ;
   (* init = 73'h0000000000000000000 *)
-  output [72:0] \port$20486$0 ;
-  wire [72:0] \port$20486$0 ;
+  output [72:0] \port$20477$0 ;
+  wire [72:0] \port$20477$0 ;
   reg [3:0] position = 4'h0;
   output [35:0] read__payload;
   wire [35:0] read__payload;
@@ -29627,9 +29625,9 @@ module \t3_node_axi.engine (rst, \i__valid$30 , read__valid, block__ready, first
   assign data__valid = \i__valid$30 ;
   assign \end  = \$23 [2:0];
   assign packet__payload = { \$140 , \$25 , \$138  };
-  assign \port$10390$0  = \$25 ;
-  assign \port$20484$0  = \$138 ;
-  assign \port$20486$0  = \$140 ;
+  assign \port$10382$0  = \$25 ;
+  assign \port$20475$0  = \$138 ;
+  assign \port$20477$0  = \$140 ;
   assign first_read__payload = current[223:200];
   assign \current.source  = current[31:0];
   assign \current.destination  = current[63:32];
@@ -45170,26 +45168,26 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   wire \$100 ;
   wire \$101 ;
   wire \$102 ;
-  wire \$103 ;
+  wire [10:0] \$103 ;
   wire \$104 ;
   wire \$105 ;
   wire \$106 ;
-  wire [10:0] \$107 ;
-  wire \$108 ;
+  wire [11:0] \$107 ;
+  wire [12:0] \$108 ;
   wire \$109 ;
   wire \$11 ;
-  wire \$110 ;
-  wire [11:0] \$111 ;
+  wire [11:0] \$110 ;
+  wire [12:0] \$111 ;
   wire [12:0] \$112 ;
-  wire \$113 ;
-  wire [11:0] \$114 ;
-  wire [12:0] \$115 ;
-  wire [12:0] \$116 ;
-  wire [12:0] \$117 ;
+  wire [12:0] \$113 ;
+  wire \$114 ;
+  wire [4:0] \$115 ;
+  wire [4:0] \$116 ;
+  wire \$117 ;
   wire \$118 ;
-  wire [4:0] \$119 ;
+  wire \$119 ;
   wire \$12 ;
-  wire [4:0] \$120 ;
+  wire \$120 ;
   wire \$121 ;
   wire \$122 ;
   wire \$123 ;
@@ -45198,34 +45196,34 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   wire \$126 ;
   wire \$127 ;
   wire \$128 ;
-  wire \$129 ;
+  wire [11:0] \$129 ;
   wire [11:0] \$13 ;
   wire \$130 ;
   wire \$131 ;
   wire \$132 ;
-  wire [11:0] \$133 ;
-  wire \$134 ;
+  wire \$133 ;
+  wire [11:0] \$134 ;
   wire \$135 ;
   wire \$136 ;
   wire \$137 ;
-  wire [11:0] \$138 ;
+  wire \$138 ;
   wire \$139 ;
   wire \$14 ;
   wire \$140 ;
   wire \$141 ;
   wire \$142 ;
-  wire \$143 ;
+  wire [11:0] \$143 ;
   wire \$144 ;
   wire \$145 ;
   wire \$146 ;
   wire [11:0] \$147 ;
   wire \$148 ;
-  wire \$149 ;
+  wire [32:0] \$149 ;
   wire \$15 ;
   wire \$150 ;
-  wire [11:0] \$151 ;
+  wire \$151 ;
   wire \$152 ;
-  wire [32:0] \$153 ;
+  wire \$153 ;
   wire \$154 ;
   wire \$155 ;
   wire \$156 ;
@@ -45234,196 +45232,196 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   wire \$159 ;
   wire \$16 ;
   wire \$160 ;
-  wire \$161 ;
+  wire [10:0] \$161 ;
   wire \$162 ;
   wire \$163 ;
   wire \$164 ;
-  wire \$165 ;
-  wire \$166 ;
-  wire [10:0] \$167 ;
-  wire \$168 ;
-  wire \$169 ;
+  wire [11:0] \$165 ;
+  wire [12:0] \$166 ;
+  wire \$167 ;
+  wire [11:0] \$168 ;
+  wire [12:0] \$169 ;
   wire \$17 ;
-  wire \$170 ;
-  wire [11:0] \$171 ;
-  wire [12:0] \$172 ;
-  wire \$173 ;
-  wire [11:0] \$174 ;
-  wire [12:0] \$175 ;
-  wire [12:0] \$176 ;
-  wire [12:0] \$177 ;
+  wire [12:0] \$170 ;
+  wire [12:0] \$171 ;
+  wire \$172 ;
+  wire [4:0] \$173 ;
+  wire [4:0] \$174 ;
+  wire \$175 ;
+  wire \$176 ;
+  wire \$177 ;
   wire \$178 ;
-  wire [4:0] \$179 ;
+  wire \$179 ;
   wire [11:0] \$18 ;
-  wire [4:0] \$180 ;
+  wire \$180 ;
   wire \$181 ;
   wire \$182 ;
   wire \$183 ;
   wire \$184 ;
   wire \$185 ;
   wire \$186 ;
-  wire \$187 ;
+  wire [11:0] \$187 ;
   wire \$188 ;
   wire \$189 ;
   wire \$19 ;
   wire \$190 ;
   wire \$191 ;
-  wire \$192 ;
-  wire [11:0] \$193 ;
+  wire [11:0] \$192 ;
+  wire \$193 ;
   wire \$194 ;
   wire \$195 ;
   wire \$196 ;
   wire \$197 ;
-  wire [11:0] \$198 ;
+  wire \$198 ;
   wire \$199 ;
   wire [16:0] \$2 ;
   wire \$20 ;
   wire \$200 ;
-  wire \$201 ;
+  wire [11:0] \$201 ;
   wire \$202 ;
   wire \$203 ;
   wire \$204 ;
-  wire \$205 ;
+  wire [11:0] \$205 ;
   wire \$206 ;
-  wire [11:0] \$207 ;
+  wire [32:0] \$207 ;
   wire \$208 ;
   wire \$209 ;
   wire \$21 ;
   wire \$210 ;
-  wire [11:0] \$211 ;
+  wire \$211 ;
   wire \$212 ;
-  wire [32:0] \$213 ;
+  wire \$213 ;
   wire \$214 ;
   wire \$215 ;
   wire \$216 ;
   wire \$217 ;
   wire \$218 ;
-  wire \$219 ;
+  wire [10:0] \$219 ;
   wire \$22 ;
   wire \$220 ;
   wire \$221 ;
   wire \$222 ;
-  wire \$223 ;
-  wire \$224 ;
+  wire [11:0] \$223 ;
+  wire [12:0] \$224 ;
   wire \$225 ;
-  wire \$226 ;
-  wire [10:0] \$227 ;
-  wire \$228 ;
-  wire \$229 ;
+  wire [11:0] \$226 ;
+  wire [12:0] \$227 ;
+  wire [12:0] \$228 ;
+  wire [12:0] \$229 ;
   wire \$23 ;
   wire \$230 ;
-  wire [11:0] \$231 ;
-  wire [12:0] \$232 ;
+  wire [4:0] \$231 ;
+  wire [4:0] \$232 ;
   wire \$233 ;
-  wire [11:0] \$234 ;
-  wire [12:0] \$235 ;
-  wire [12:0] \$236 ;
-  wire [12:0] \$237 ;
+  wire \$234 ;
+  wire \$235 ;
+  wire \$236 ;
+  wire \$237 ;
   wire \$238 ;
   wire [4:0] \$239 ;
   wire \$24 ;
-  wire [4:0] \$240 ;
+  wire [109:0] \$240 ;
   wire \$241 ;
-  wire \$242 ;
+  wire [109:0] \$242 ;
   wire \$243 ;
   wire \$244 ;
-  wire \$245 ;
+  wire [109:0] \$245 ;
   wire \$246 ;
-  wire [4:0] \$247 ;
-  wire [109:0] \$248 ;
+  wire [109:0] \$247 ;
+  wire \$248 ;
   wire \$249 ;
   wire \$25 ;
   wire [109:0] \$250 ;
-  wire \$251 ;
-  wire \$252 ;
-  wire [109:0] \$253 ;
-  wire \$254 ;
-  wire [109:0] \$255 ;
+  wire [10:0] \$251 ;
+  wire [109:0] \$252 ;
+  wire \$253 ;
+  wire [109:0] \$254 ;
+  wire \$255 ;
   wire \$256 ;
-  wire \$257 ;
+  wire [109:0] \$257 ;
   wire [109:0] \$258 ;
-  wire [10:0] \$259 ;
+  wire [11:0] \$259 ;
   wire \$26 ;
-  wire [109:0] \$260 ;
+  wire [12:0] \$260 ;
   wire \$261 ;
   wire [109:0] \$262 ;
-  wire \$263 ;
-  wire \$264 ;
-  wire [109:0] \$265 ;
-  wire [109:0] \$266 ;
-  wire [11:0] \$267 ;
-  wire [12:0] \$268 ;
+  wire [109:0] \$263 ;
+  wire [11:0] \$264 ;
+  wire [12:0] \$265 ;
+  wire [12:0] \$266 ;
+  wire [12:0] \$267 ;
+  wire [109:0] \$268 ;
   wire \$269 ;
   wire [11:0] \$27 ;
   wire [109:0] \$270 ;
-  wire [109:0] \$271 ;
-  wire [11:0] \$272 ;
-  wire [12:0] \$273 ;
-  wire [12:0] \$274 ;
-  wire [12:0] \$275 ;
-  wire [109:0] \$276 ;
+  wire \$271 ;
+  wire \$272 ;
+  wire [109:0] \$273 ;
+  wire \$274 ;
+  wire [109:0] \$275 ;
+  wire \$276 ;
   wire \$277 ;
   wire [109:0] \$278 ;
-  wire \$279 ;
+  wire [10:0] \$279 ;
   wire \$28 ;
-  wire \$280 ;
-  wire [109:0] \$281 ;
-  wire \$282 ;
-  wire [109:0] \$283 ;
+  wire [109:0] \$280 ;
+  wire \$281 ;
+  wire [109:0] \$282 ;
+  wire \$283 ;
   wire \$284 ;
-  wire \$285 ;
+  wire [109:0] \$285 ;
   wire [109:0] \$286 ;
-  wire [10:0] \$287 ;
-  wire [109:0] \$288 ;
+  wire [11:0] \$287 ;
+  wire [12:0] \$288 ;
   wire \$289 ;
   wire \$29 ;
   wire [109:0] \$290 ;
-  wire \$291 ;
-  wire \$292 ;
-  wire [109:0] \$293 ;
-  wire [109:0] \$294 ;
-  wire [11:0] \$295 ;
-  wire [12:0] \$296 ;
+  wire [109:0] \$291 ;
+  wire [11:0] \$292 ;
+  wire [12:0] \$293 ;
+  wire [12:0] \$294 ;
+  wire [12:0] \$295 ;
+  wire [109:0] \$296 ;
   wire \$297 ;
   wire [109:0] \$298 ;
-  wire [109:0] \$299 ;
+  wire \$299 ;
   wire \$3 ;
   wire \$30 ;
-  wire [11:0] \$300 ;
-  wire [12:0] \$301 ;
-  wire [12:0] \$302 ;
-  wire [12:0] \$303 ;
-  wire [109:0] \$304 ;
+  wire \$300 ;
+  wire [109:0] \$301 ;
+  wire \$302 ;
+  wire [109:0] \$303 ;
+  wire \$304 ;
   wire \$305 ;
   wire [109:0] \$306 ;
-  wire \$307 ;
-  wire \$308 ;
-  wire [109:0] \$309 ;
+  wire [16:0] \$307 ;
+  wire [109:0] \$308 ;
+  wire \$309 ;
   wire [11:0] \$31 ;
-  wire \$310 ;
-  wire [109:0] \$311 ;
+  wire [109:0] \$310 ;
+  wire \$311 ;
   wire \$312 ;
-  wire \$313 ;
+  wire [109:0] \$313 ;
   wire [109:0] \$314 ;
-  wire [16:0] \$315 ;
-  wire [109:0] \$316 ;
+  wire [17:0] \$315 ;
+  wire [18:0] \$316 ;
   wire \$317 ;
   wire [109:0] \$318 ;
-  wire \$319 ;
+  wire [109:0] \$319 ;
   wire \$32 ;
-  wire \$320 ;
-  wire [109:0] \$321 ;
-  wire [109:0] \$322 ;
-  wire [17:0] \$323 ;
-  wire [18:0] \$324 ;
+  wire [17:0] \$320 ;
+  wire [18:0] \$321 ;
+  wire [18:0] \$322 ;
+  wire [18:0] \$323 ;
+  wire \$324 ;
   wire \$325 ;
-  wire [109:0] \$326 ;
-  wire [109:0] \$327 ;
-  wire [17:0] \$328 ;
-  wire [18:0] \$329 ;
+  wire \$326 ;
+  wire \$327 ;
+  wire \$328 ;
+  wire \$329 ;
   wire [32:0] \$33 ;
-  wire [18:0] \$330 ;
-  wire [18:0] \$331 ;
+  wire \$330 ;
+  wire \$331 ;
   wire \$332 ;
   wire \$333 ;
   wire \$334 ;
@@ -45502,88 +45500,80 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   wire \$40 ;
   wire \$400 ;
   wire \$401 ;
-  wire \$402 ;
-  wire \$403 ;
-  wire \$404 ;
-  wire \$405 ;
+  wire [4:0] \$402 ;
+  wire [4:0] \$403 ;
+  wire [3:0] \$404 ;
+  wire [3:0] \$405 ;
   wire \$406 ;
   wire \$407 ;
   wire \$408 ;
-  wire \$409 ;
+  reg [3:0] \$409 ;
   wire \$41 ;
-  wire [4:0] \$410 ;
-  wire [4:0] \$411 ;
-  wire [3:0] \$412 ;
-  wire [3:0] \$413 ;
-  wire \$414 ;
-  wire \$415 ;
-  wire \$416 ;
-  reg [3:0] \$417 ;
-  reg [3:0] \$418 ;
-  reg [439:0] \$419 ;
+  reg [3:0] \$410 ;
+  reg [439:0] \$411 ;
+  reg [43:0] \$412 ;
+  reg [43:0] \$413 ;
+  reg [3:0] \$414 ;
+  reg [10:0] \$415 ;
+  reg \$416 ;
+  reg [10:0] \$417 ;
+  reg \$418 ;
+  reg [31:0] \$419 ;
   wire \$42 ;
-  reg [43:0] \$420 ;
-  reg [43:0] \$421 ;
+  reg \$420 ;
+  reg \$421 ;
   reg [3:0] \$422 ;
-  reg [10:0] \$423 ;
-  reg \$424 ;
-  reg [10:0] \$425 ;
-  reg \$426 ;
-  reg [31:0] \$427 ;
+  reg [3:0] \$423 ;
+  reg [99:0] \$424 ;
+  reg [3:0] \$425 ;
+  reg [3:0] \$426 ;
+  reg [10:0] \$427 ;
   reg \$428 ;
-  reg \$429 ;
+  reg [10:0] \$429 ;
   wire \$43 ;
-  reg [3:0] \$430 ;
-  reg [3:0] \$431 ;
-  reg [99:0] \$432 ;
-  reg [3:0] \$433 ;
-  reg [3:0] \$434 ;
-  reg [10:0] \$435 ;
-  reg \$436 ;
-  reg [10:0] \$437 ;
-  reg \$438 ;
-  reg [31:0] \$439 ;
+  reg \$430 ;
+  reg [31:0] \$431 ;
+  reg \$432 ;
+  reg \$433 ;
+  reg [10:0] \$434 ;
+  reg \$435 ;
+  reg [10:0] \$436 ;
+  reg \$437 ;
+  reg [31:0] \$438 ;
+  reg \$439 ;
   wire \$44 ;
   reg \$440 ;
-  reg \$441 ;
-  reg [10:0] \$442 ;
-  reg \$443 ;
-  reg [10:0] \$444 ;
-  reg \$445 ;
-  reg [31:0] \$446 ;
+  reg [10:0] \$441 ;
+  reg \$442 ;
+  reg [10:0] \$443 ;
+  reg \$444 ;
+  reg [31:0] \$445 ;
+  reg \$446 ;
   reg \$447 ;
   reg \$448 ;
-  reg [10:0] \$449 ;
-  wire \$45 ;
-  reg \$450 ;
-  reg [10:0] \$451 ;
-  reg \$452 ;
-  reg [31:0] \$453 ;
-  reg \$454 ;
-  reg \$455 ;
-  reg \$456 ;
-  reg [67:0] \$457 ;
-  reg [3:0] \$458 ;
-  reg [3:0] \$459 ;
+  reg [67:0] \$449 ;
+  wire [10:0] \$45 ;
+  reg [3:0] \$450 ;
+  reg [3:0] \$451 ;
+  reg [1:0] \$452 ;
+  reg [88:0] \$453 ;
   wire \$46 ;
-  reg [1:0] \$460 ;
-  reg [88:0] \$461 ;
-  wire [10:0] \$47 ;
+  wire \$47 ;
   wire \$48 ;
-  wire \$49 ;
+  wire [11:0] \$49 ;
   wire \$5 ;
-  wire \$50 ;
-  wire [11:0] \$51 ;
-  wire [12:0] \$52 ;
-  wire \$53 ;
-  wire [11:0] \$54 ;
+  wire [12:0] \$50 ;
+  wire \$51 ;
+  wire [11:0] \$52 ;
+  wire [12:0] \$53 ;
+  wire [12:0] \$54 ;
   wire [12:0] \$55 ;
-  wire [12:0] \$56 ;
-  wire [12:0] \$57 ;
-  wire \$58 ;
-  wire [4:0] \$59 ;
+  wire \$56 ;
+  wire [4:0] \$57 ;
+  wire [4:0] \$58 ;
+  wire \$59 ;
   wire \$6 ;
-  wire [4:0] \$60 ;
+  wire \$60 ;
   wire \$61 ;
   wire \$62 ;
   wire \$63 ;
@@ -45593,66 +45583,66 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   wire \$67 ;
   wire \$68 ;
   wire \$69 ;
+  wire [8:0] \$693 ;
+  wire [8:0] \$697 ;
   wire \$7 ;
   wire \$70 ;
-  wire [8:0] \$709 ;
-  wire \$71 ;
-  wire [8:0] \$713 ;
-  wire [8:0] \$718 ;
+  wire [8:0] \$702 ;
+  wire [8:0] \$706 ;
+  wire [11:0] \$71 ;
+  wire [8:0] \$711 ;
+  wire [8:0] \$715 ;
+  wire [8:0] \$719 ;
   wire \$72 ;
-  wire [8:0] \$722 ;
+  wire [8:0] \$724 ;
   wire [8:0] \$727 ;
-  wire [11:0] \$73 ;
-  wire [8:0] \$731 ;
-  wire [8:0] \$735 ;
+  wire \$73 ;
+  wire [8:0] \$733 ;
+  wire [8:0] \$736 ;
   wire \$74 ;
-  wire [8:0] \$740 ;
   wire [8:0] \$743 ;
-  wire [8:0] \$749 ;
+  wire [8:0] \$747 ;
   wire \$75 ;
   wire [8:0] \$752 ;
-  wire [8:0] \$759 ;
-  wire \$76 ;
-  wire [8:0] \$763 ;
-  wire [8:0] \$768 ;
+  wire [8:0] \$756 ;
+  wire [11:0] \$76 ;
+  wire [8:0] \$761 ;
+  wire [8:0] \$765 ;
+  wire [8:0] \$769 ;
   wire \$77 ;
-  wire [8:0] \$772 ;
+  wire [8:0] \$774 ;
   wire [8:0] \$777 ;
-  wire [11:0] \$78 ;
-  wire [8:0] \$781 ;
-  wire [8:0] \$785 ;
+  wire \$78 ;
+  wire [8:0] \$783 ;
+  wire [8:0] \$786 ;
   wire \$79 ;
-  wire [8:0] \$790 ;
   wire [8:0] \$793 ;
-  wire [8:0] \$799 ;
+  wire [8:0] \$797 ;
   wire \$8 ;
   wire \$80 ;
   wire [8:0] \$802 ;
-  wire [8:0] \$809 ;
+  wire [8:0] \$806 ;
   wire \$81 ;
-  wire [8:0] \$813 ;
-  wire [8:0] \$818 ;
+  wire [8:0] \$811 ;
+  wire [8:0] \$815 ;
+  wire [8:0] \$819 ;
   wire \$82 ;
-  wire [8:0] \$822 ;
+  wire [8:0] \$824 ;
   wire [8:0] \$827 ;
   wire \$83 ;
-  wire [8:0] \$831 ;
-  wire [8:0] \$835 ;
+  wire [8:0] \$833 ;
+  wire [8:0] \$836 ;
   wire \$84 ;
-  wire [8:0] \$840 ;
-  wire [8:0] \$843 ;
-  wire [8:0] \$849 ;
-  wire \$85 ;
-  wire [8:0] \$852 ;
+  wire [11:0] \$85 ;
   wire \$86 ;
-  wire [11:0] \$87 ;
+  wire \$87 ;
   wire \$88 ;
-  wire \$89 ;
+  wire [11:0] \$89 ;
   wire \$9 ;
   wire \$90 ;
-  wire [11:0] \$91 ;
+  wire [32:0] \$91 ;
   wire \$92 ;
-  wire [32:0] \$93 ;
+  wire \$93 ;
   wire \$94 ;
   wire \$95 ;
   wire \$96 ;
@@ -45871,55 +45861,39 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   reg [3:0] was_word = 4'h0;
   reg [3:0] was_written = 4'h0;
   always @(posedge clk)
-    commands_done1 <= \$437 ;
+    all_commands2 <= \$437 ;
   always @(posedge clk)
-    all_commands1 <= \$438 ;
+    timer2 <= \$438 ;
   always @(posedge clk)
-    timer1 <= \$439 ;
+    timer_expires2 <= \$439 ;
   always @(posedge clk)
-    timer_expires1 <= \$440 ;
+    timer_runs2 <= \$440 ;
   always @(posedge clk)
-    timer_runs1 <= \$441 ;
+    tiles_done3 <= \$441 ;
   always @(posedge clk)
-    tiles_done2 <= \$442 ;
+    all_tiles3 <= \$442 ;
   always @(posedge clk)
-    all_tiles2 <= \$443 ;
+    commands_done3 <= \$443 ;
   always @(posedge clk)
-    commands_done2 <= \$444 ;
+    all_commands3 <= \$444 ;
   always @(posedge clk)
-    all_commands2 <= \$445 ;
+    timer3 <= \$445 ;
   always @(posedge clk)
-    timer2 <= \$446 ;
+    timer_expires3 <= \$446 ;
   always @(posedge clk)
-    timer_expires2 <= \$447 ;
+    timer_runs3 <= \$447 ;
   always @(posedge clk)
-    timer_runs2 <= \$448 ;
+    error__valid <= \$448 ;
   always @(posedge clk)
-    tiles_done3 <= \$449 ;
+    error__payload <= \$449 ;
   always @(posedge clk)
-    all_tiles3 <= \$450 ;
+    was_busy <= \$450 ;
   always @(posedge clk)
-    commands_done3 <= \$451 ;
+    drain <= \$451 ;
   always @(posedge clk)
-    all_commands3 <= \$452 ;
+    clear_state_state <= \$452 ;
   always @(posedge clk)
-    timer3 <= \$453 ;
-  always @(posedge clk)
-    timer_expires3 <= \$454 ;
-  always @(posedge clk)
-    timer_runs3 <= \$455 ;
-  always @(posedge clk)
-    error__valid <= \$456 ;
-  always @(posedge clk)
-    error__payload <= \$457 ;
-  always @(posedge clk)
-    was_busy <= \$458 ;
-  always @(posedge clk)
-    drain <= \$459 ;
-  always @(posedge clk)
-    clear_state_state <= \$460 ;
-  always @(posedge clk)
-    clear__payload <= \$461 ;
+    clear__payload <= \$453 ;
   assign \$1  = | table__payload[54:40];
   assign \$2  = \$1  ? 17'h1ffff : table__payload[39:23];
   assign \$3  = | table__payload[54:34];
@@ -45955,435 +45929,427 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   assign \$33  = timer0 - 1'h1;
   assign \$34  = timer0 == 2'h2;
   assign \$35  = timer_runs0 & \$34 ;
-  assign \$36  = timer_runs0 & timer_expires0;
-  assign \$37  = timer_runs0 & timer_expires0;
-  assign \$38  = ~ finish0;
+  assign \$36  = ~ finish0;
+  assign \$37  = timer_expires0 & \$36 ;
+  assign \$38  = ~ asked0;
   assign \$39  = \$37  & \$38 ;
   assign \$40  = ~ asked0;
-  assign \$41  = \$39  & \$40 ;
-  assign \$42  = ~ asked0;
-  assign \$43  = finish0 & \$42 ;
-  assign \$44  = | all_words[21:11];
-  assign \$45  = all_words[10:0] < 11'h400;
-  assign \$46  = \$44  & \$45 ;
-  assign \$47  = \$46  ? all_words[10:0] : 11'h3ff;
-  assign \$48  = | all_words[21:11];
-  assign \$49  = all_words[10:0] < 11'h400;
-  assign \$50  = \$48  & \$49 ;
-  assign \$51  = all_words[10:0] + all_words[21:11];
-  assign \$52  = \$51  - 1'h1;
-  assign \$53  = $signed(\$52 ) < $signed(12'h400);
-  assign \$54  = all_words[10:0] + all_words[21:11];
-  assign \$55  = \$54  - 1'h1;
-  assign \$56  = \$53  ? \$55  : 13'h03ff;
-  assign \$57  = \$50  ? \$56  : 13'h0000;
-  assign \$58  = plans[4:1] == 4'hf;
-  assign \$59  = plans[4:1] + 1'h1;
-  assign \$60  = \$58  ? 5'h02 : \$59 ;
-  assign \$61  = ! all_words[21:11];
-  assign \$62  = ! all_words[43:33];
-  assign \$63  = | all_words[75:44];
-  assign \$64  = all_words[75:44] == 1'h1;
-  assign \$65  = ! table__payload[2:0];
-  assign \$66  = table__valid & \$65 ;
-  assign \$67  = table__payload[4:3] == 1'h1;
-  assign \$68  = \$66  & \$67 ;
-  assign \$69  = was_word == 1'h1;
+  assign \$41  = finish0 & \$40 ;
+  assign \$42  = | all_words[21:11];
+  assign \$43  = all_words[10:0] < 11'h400;
+  assign \$44  = \$42  & \$43 ;
+  assign \$45  = \$44  ? all_words[10:0] : 11'h3ff;
+  assign \$46  = | all_words[21:11];
+  assign \$47  = all_words[10:0] < 11'h400;
+  assign \$48  = \$46  & \$47 ;
+  assign \$49  = all_words[10:0] + all_words[21:11];
+  assign \$50  = \$49  - 1'h1;
+  assign \$51  = $signed(\$50 ) < $signed(12'h400);
+  assign \$52  = all_words[10:0] + all_words[21:11];
+  assign \$53  = \$52  - 1'h1;
+  assign \$54  = \$51  ? \$53  : 13'h03ff;
+  assign \$55  = \$48  ? \$54  : 13'h0000;
+  assign \$56  = plans[4:1] == 4'hf;
+  assign \$57  = plans[4:1] + 1'h1;
+  assign \$58  = \$56  ? 5'h02 : \$57 ;
+  assign \$59  = ! all_words[21:11];
+  assign \$60  = ! all_words[43:33];
+  assign \$61  = | all_words[75:44];
+  assign \$62  = all_words[75:44] == 1'h1;
+  assign \$63  = ! table__payload[2:0];
+  assign \$64  = table__valid & \$63 ;
+  assign \$65  = table__payload[4:3] == 1'h1;
+  assign \$66  = \$64  & \$65 ;
+  assign \$67  = was_word == 1'h1;
+  assign \$68  = was_written[1] & \$67 ;
+  assign \$69  = was_word == 2'h2;
   assign \$70  = was_written[1] & \$69 ;
-  assign \$71  = was_word == 2'h2;
-  assign \$72  = was_written[1] & \$71 ;
-  assign \$73  = saturated11 - 1'h1;
-  assign \$74  = was_word == 2'h3;
+  assign \$71  = saturated11 - 1'h1;
+  assign \$72  = was_word == 2'h3;
+  assign \$73  = was_written[1] & \$72 ;
+  assign \$74  = was_word == 3'h4;
   assign \$75  = was_written[1] & \$74 ;
-  assign \$76  = was_word == 3'h4;
-  assign \$77  = was_written[1] & \$76 ;
-  assign \$78  = saturated11 - 1'h1;
-  assign \$79  = was_word == 3'h5;
+  assign \$76  = saturated11 - 1'h1;
+  assign \$77  = was_word == 3'h5;
+  assign \$78  = was_written[1] & \$77 ;
+  assign \$79  = was_word == 3'h6;
   assign \$80  = was_written[1] & \$79 ;
-  assign \$81  = was_word == 3'h6;
+  assign \$81  = was_word == 3'h7;
   assign \$82  = was_written[1] & \$81 ;
-  assign \$83  = was_word == 3'h7;
-  assign \$84  = was_written[1] & \$83 ;
-  assign \$85  = full__payload[1:0] == 1'h1;
-  assign \$86  = full__valid & \$85 ;
-  assign \$87  = tiles_done1 + 1'h1;
-  assign \$88  = tiles_done1 == before_last_tile[21:11];
-  assign \$89  = command_done__payload == 1'h1;
-  assign \$90  = command_done__valid & \$89 ;
-  assign \$91  = commands_done1 + 1'h1;
-  assign \$92  = commands_done1 == before_last_command[21:11];
-  assign \$93  = timer1 - 1'h1;
-  assign \$94  = timer1 == 2'h2;
-  assign \$95  = timer_runs1 & \$94 ;
-  assign \$96  = timer_runs1 & timer_expires1;
-  assign \$97  = timer_runs1 & timer_expires1;
-  assign \$98  = ~ finish1;
-  assign \$99  = \$97  & \$98 ;
-  assign \$100  = ~ asked1;
-  assign \$101  = \$99  & \$100 ;
-  assign \$102  = ~ asked1;
-  assign \$103  = finish1 & \$102 ;
+  assign \$83  = full__payload[1:0] == 1'h1;
+  assign \$84  = full__valid & \$83 ;
+  assign \$85  = tiles_done1 + 1'h1;
+  assign \$86  = tiles_done1 == before_last_tile[21:11];
+  assign \$87  = command_done__payload == 1'h1;
+  assign \$88  = command_done__valid & \$87 ;
+  assign \$89  = commands_done1 + 1'h1;
+  assign \$90  = commands_done1 == before_last_command[21:11];
+  assign \$91  = timer1 - 1'h1;
+  assign \$92  = timer1 == 2'h2;
+  assign \$93  = timer_runs1 & \$92 ;
+  assign \$94  = ~ finish1;
+  assign \$95  = timer_expires1 & \$94 ;
+  assign \$96  = ~ asked1;
+  assign \$97  = \$95  & \$96 ;
+  assign \$98  = ~ asked1;
+  assign \$99  = finish1 & \$98 ;
+  assign \$100  = | all_words[131:121];
+  assign \$101  = all_words[120:110] < 11'h400;
+  assign \$102  = \$100  & \$101 ;
+  assign \$103  = \$102  ? all_words[120:110] : 11'h3ff;
   assign \$104  = | all_words[131:121];
   assign \$105  = all_words[120:110] < 11'h400;
   assign \$106  = \$104  & \$105 ;
-  assign \$107  = \$106  ? all_words[120:110] : 11'h3ff;
-  assign \$108  = | all_words[131:121];
-  assign \$109  = all_words[120:110] < 11'h400;
-  assign \$110  = \$108  & \$109 ;
-  assign \$111  = all_words[120:110] + all_words[131:121];
-  assign \$112  = \$111  - 1'h1;
-  assign \$113  = $signed(\$112 ) < $signed(12'h400);
-  assign \$114  = all_words[120:110] + all_words[131:121];
-  assign \$115  = \$114  - 1'h1;
-  assign \$116  = \$113  ? \$115  : 13'h03ff;
-  assign \$117  = \$110  ? \$116  : 13'h0000;
-  assign \$118  = plans[29:26] == 4'hf;
-  assign \$119  = plans[29:26] + 1'h1;
-  assign \$120  = \$118  ? 5'h02 : \$119 ;
-  assign \$121  = ! all_words[131:121];
-  assign \$122  = ! all_words[153:143];
-  assign \$123  = | all_words[185:154];
-  assign \$124  = all_words[185:154] == 1'h1;
-  assign \$125  = ! table__payload[2:0];
-  assign \$126  = table__valid & \$125 ;
-  assign \$127  = table__payload[4:3] == 2'h2;
-  assign \$128  = \$126  & \$127 ;
-  assign \$129  = was_word == 1'h1;
-  assign \$130  = was_written[2] & \$129 ;
-  assign \$131  = was_word == 2'h2;
-  assign \$132  = was_written[2] & \$131 ;
-  assign \$133  = saturated11 - 1'h1;
-  assign \$134  = was_word == 2'h3;
-  assign \$135  = was_written[2] & \$134 ;
-  assign \$136  = was_word == 3'h4;
-  assign \$137  = was_written[2] & \$136 ;
-  assign \$138  = saturated11 - 1'h1;
-  assign \$139  = was_word == 3'h5;
+  assign \$107  = all_words[120:110] + all_words[131:121];
+  assign \$108  = \$107  - 1'h1;
+  assign \$109  = $signed(\$108 ) < $signed(12'h400);
+  assign \$110  = all_words[120:110] + all_words[131:121];
+  assign \$111  = \$110  - 1'h1;
+  assign \$112  = \$109  ? \$111  : 13'h03ff;
+  assign \$113  = \$106  ? \$112  : 13'h0000;
+  assign \$114  = plans[29:26] == 4'hf;
+  assign \$115  = plans[29:26] + 1'h1;
+  assign \$116  = \$114  ? 5'h02 : \$115 ;
+  assign \$117  = ! all_words[131:121];
+  assign \$118  = ! all_words[153:143];
+  assign \$119  = | all_words[185:154];
+  assign \$120  = all_words[185:154] == 1'h1;
+  assign \$121  = ! table__payload[2:0];
+  assign \$122  = table__valid & \$121 ;
+  assign \$123  = table__payload[4:3] == 2'h2;
+  assign \$124  = \$122  & \$123 ;
+  assign \$125  = was_word == 1'h1;
+  assign \$126  = was_written[2] & \$125 ;
+  assign \$127  = was_word == 2'h2;
+  assign \$128  = was_written[2] & \$127 ;
+  assign \$129  = saturated11 - 1'h1;
+  assign \$130  = was_word == 2'h3;
+  assign \$131  = was_written[2] & \$130 ;
+  assign \$132  = was_word == 3'h4;
+  assign \$133  = was_written[2] & \$132 ;
+  assign \$134  = saturated11 - 1'h1;
+  assign \$135  = was_word == 3'h5;
+  assign \$136  = was_written[2] & \$135 ;
+  assign \$137  = was_word == 3'h6;
+  assign \$138  = was_written[2] & \$137 ;
+  assign \$139  = was_word == 3'h7;
   assign \$140  = was_written[2] & \$139 ;
-  assign \$141  = was_word == 3'h6;
-  assign \$142  = was_written[2] & \$141 ;
-  assign \$143  = was_word == 3'h7;
-  assign \$144  = was_written[2] & \$143 ;
-  assign \$145  = full__payload[1:0] == 2'h2;
-  assign \$146  = full__valid & \$145 ;
-  assign \$147  = tiles_done2 + 1'h1;
-  assign \$148  = tiles_done2 == before_last_tile[32:22];
-  assign \$149  = command_done__payload == 2'h2;
-  assign \$150  = command_done__valid & \$149 ;
-  assign \$151  = commands_done2 + 1'h1;
-  assign \$152  = commands_done2 == before_last_command[32:22];
-  assign \$153  = timer2 - 1'h1;
-  assign \$154  = timer2 == 2'h2;
-  assign \$155  = timer_runs2 & \$154 ;
-  assign \$156  = timer_runs2 & timer_expires2;
-  assign \$157  = timer_runs2 & timer_expires2;
-  assign \$158  = ~ finish2;
-  assign \$159  = \$157  & \$158 ;
-  assign \$160  = ~ asked2;
-  assign \$161  = \$159  & \$160 ;
-  assign \$162  = ~ asked2;
-  assign \$163  = finish2 & \$162 ;
-  assign \$164  = | all_words[241:231];
-  assign \$165  = all_words[230:220] < 11'h400;
-  assign \$166  = \$164  & \$165 ;
-  assign \$167  = \$166  ? all_words[230:220] : 11'h3ff;
-  assign \$168  = | all_words[241:231];
-  assign \$169  = all_words[230:220] < 11'h400;
-  assign \$170  = \$168  & \$169 ;
-  assign \$171  = all_words[230:220] + all_words[241:231];
-  assign \$172  = \$171  - 1'h1;
-  assign \$173  = $signed(\$172 ) < $signed(12'h400);
-  assign \$174  = all_words[230:220] + all_words[241:231];
-  assign \$175  = \$174  - 1'h1;
-  assign \$176  = \$173  ? \$175  : 13'h03ff;
-  assign \$177  = \$170  ? \$176  : 13'h0000;
-  assign \$178  = plans[54:51] == 4'hf;
-  assign \$179  = plans[54:51] + 1'h1;
-  assign \$180  = \$178  ? 5'h02 : \$179 ;
-  assign \$181  = ! all_words[241:231];
-  assign \$182  = ! all_words[263:253];
-  assign \$183  = | all_words[295:264];
-  assign \$184  = all_words[295:264] == 1'h1;
-  assign \$185  = ! table__payload[2:0];
-  assign \$186  = table__valid & \$185 ;
-  assign \$187  = table__payload[4:3] == 2'h3;
-  assign \$188  = \$186  & \$187 ;
-  assign \$189  = was_word == 1'h1;
-  assign \$190  = was_written[3] & \$189 ;
-  assign \$191  = was_word == 2'h2;
-  assign \$192  = was_written[3] & \$191 ;
-  assign \$193  = saturated11 - 1'h1;
-  assign \$194  = was_word == 2'h3;
-  assign \$195  = was_written[3] & \$194 ;
-  assign \$196  = was_word == 3'h4;
-  assign \$197  = was_written[3] & \$196 ;
-  assign \$198  = saturated11 - 1'h1;
-  assign \$199  = was_word == 3'h5;
-  assign \$200  = was_written[3] & \$199 ;
-  assign \$201  = was_word == 3'h6;
-  assign \$202  = was_written[3] & \$201 ;
-  assign \$203  = was_word == 3'h7;
-  assign \$204  = was_written[3] & \$203 ;
-  assign \$205  = full__payload[1:0] == 2'h3;
-  assign \$206  = full__valid & \$205 ;
-  assign \$207  = tiles_done3 + 1'h1;
-  assign \$208  = tiles_done3 == before_last_tile[43:33];
-  assign \$209  = command_done__payload == 2'h3;
-  assign \$210  = command_done__valid & \$209 ;
-  assign \$211  = commands_done3 + 1'h1;
-  assign \$212  = commands_done3 == before_last_command[43:33];
-  assign \$213  = timer3 - 1'h1;
-  assign \$214  = timer3 == 2'h2;
-  assign \$215  = timer_runs3 & \$214 ;
-  assign \$216  = timer_runs3 & timer_expires3;
-  assign \$217  = timer_runs3 & timer_expires3;
-  assign \$218  = ~ finish3;
-  assign \$219  = \$217  & \$218 ;
-  assign \$220  = ~ asked3;
-  assign \$221  = \$219  & \$220 ;
-  assign \$222  = ~ asked3;
-  assign \$223  = finish3 & \$222 ;
-  assign \$224  = | all_words[351:341];
-  assign \$225  = all_words[340:330] < 11'h400;
-  assign \$226  = \$224  & \$225 ;
-  assign \$227  = \$226  ? all_words[340:330] : 11'h3ff;
-  assign \$228  = | all_words[351:341];
-  assign \$229  = all_words[340:330] < 11'h400;
-  assign \$230  = \$228  & \$229 ;
-  assign \$231  = all_words[340:330] + all_words[351:341];
-  assign \$232  = \$231  - 1'h1;
-  assign \$233  = $signed(\$232 ) < $signed(12'h400);
-  assign \$234  = all_words[340:330] + all_words[351:341];
-  assign \$235  = \$234  - 1'h1;
-  assign \$236  = \$233  ? \$235  : 13'h03ff;
-  assign \$237  = \$230  ? \$236  : 13'h0000;
-  assign \$238  = plans[79:76] == 4'hf;
-  assign \$239  = plans[79:76] + 1'h1;
-  assign \$240  = \$238  ? 5'h02 : \$239 ;
-  assign \$241  = ! all_words[351:341];
-  assign \$242  = ! all_words[373:363];
-  assign \$243  = | all_words[405:374];
-  assign \$244  = all_words[405:374] == 1'h1;
-  assign \$245  = | unreported;
-  assign \$246  = | may_clear;
-  assign \$247  = drain - 1'h1;
-  assign \$709  = clear__payload[1:0] * 7'h6e;
-  assign \$248  = all_words >> \$709 ;
-  assign \$249  = | \$248 [21:11];
-  assign \$713  = clear__payload[1:0] * 7'h6e;
-  assign \$250  = all_words >> \$713 ;
-  assign \$251  = \$250 [10:0] < 11'h400;
-  assign \$252  = \$249  & \$251 ;
-  assign \$718  = clear__payload[1:0] * 7'h6e;
-  assign \$253  = all_words >> \$718 ;
-  assign \$254  = | \$253 [21:11];
-  assign \$722  = clear__payload[1:0] * 7'h6e;
-  assign \$255  = all_words >> \$722 ;
-  assign \$256  = \$255 [10:0] < 11'h400;
-  assign \$257  = \$254  & \$256 ;
+  assign \$141  = full__payload[1:0] == 2'h2;
+  assign \$142  = full__valid & \$141 ;
+  assign \$143  = tiles_done2 + 1'h1;
+  assign \$144  = tiles_done2 == before_last_tile[32:22];
+  assign \$145  = command_done__payload == 2'h2;
+  assign \$146  = command_done__valid & \$145 ;
+  assign \$147  = commands_done2 + 1'h1;
+  assign \$148  = commands_done2 == before_last_command[32:22];
+  assign \$149  = timer2 - 1'h1;
+  assign \$150  = timer2 == 2'h2;
+  assign \$151  = timer_runs2 & \$150 ;
+  assign \$152  = ~ finish2;
+  assign \$153  = timer_expires2 & \$152 ;
+  assign \$154  = ~ asked2;
+  assign \$155  = \$153  & \$154 ;
+  assign \$156  = ~ asked2;
+  assign \$157  = finish2 & \$156 ;
+  assign \$158  = | all_words[241:231];
+  assign \$159  = all_words[230:220] < 11'h400;
+  assign \$160  = \$158  & \$159 ;
+  assign \$161  = \$160  ? all_words[230:220] : 11'h3ff;
+  assign \$162  = | all_words[241:231];
+  assign \$163  = all_words[230:220] < 11'h400;
+  assign \$164  = \$162  & \$163 ;
+  assign \$165  = all_words[230:220] + all_words[241:231];
+  assign \$166  = \$165  - 1'h1;
+  assign \$167  = $signed(\$166 ) < $signed(12'h400);
+  assign \$168  = all_words[230:220] + all_words[241:231];
+  assign \$169  = \$168  - 1'h1;
+  assign \$170  = \$167  ? \$169  : 13'h03ff;
+  assign \$171  = \$164  ? \$170  : 13'h0000;
+  assign \$172  = plans[54:51] == 4'hf;
+  assign \$173  = plans[54:51] + 1'h1;
+  assign \$174  = \$172  ? 5'h02 : \$173 ;
+  assign \$175  = ! all_words[241:231];
+  assign \$176  = ! all_words[263:253];
+  assign \$177  = | all_words[295:264];
+  assign \$178  = all_words[295:264] == 1'h1;
+  assign \$179  = ! table__payload[2:0];
+  assign \$180  = table__valid & \$179 ;
+  assign \$181  = table__payload[4:3] == 2'h3;
+  assign \$182  = \$180  & \$181 ;
+  assign \$183  = was_word == 1'h1;
+  assign \$184  = was_written[3] & \$183 ;
+  assign \$185  = was_word == 2'h2;
+  assign \$186  = was_written[3] & \$185 ;
+  assign \$187  = saturated11 - 1'h1;
+  assign \$188  = was_word == 2'h3;
+  assign \$189  = was_written[3] & \$188 ;
+  assign \$190  = was_word == 3'h4;
+  assign \$191  = was_written[3] & \$190 ;
+  assign \$192  = saturated11 - 1'h1;
+  assign \$193  = was_word == 3'h5;
+  assign \$194  = was_written[3] & \$193 ;
+  assign \$195  = was_word == 3'h6;
+  assign \$196  = was_written[3] & \$195 ;
+  assign \$197  = was_word == 3'h7;
+  assign \$198  = was_written[3] & \$197 ;
+  assign \$199  = full__payload[1:0] == 2'h3;
+  assign \$200  = full__valid & \$199 ;
+  assign \$201  = tiles_done3 + 1'h1;
+  assign \$202  = tiles_done3 == before_last_tile[43:33];
+  assign \$203  = command_done__payload == 2'h3;
+  assign \$204  = command_done__valid & \$203 ;
+  assign \$205  = commands_done3 + 1'h1;
+  assign \$206  = commands_done3 == before_last_command[43:33];
+  assign \$207  = timer3 - 1'h1;
+  assign \$208  = timer3 == 2'h2;
+  assign \$209  = timer_runs3 & \$208 ;
+  assign \$210  = ~ finish3;
+  assign \$211  = timer_expires3 & \$210 ;
+  assign \$212  = ~ asked3;
+  assign \$213  = \$211  & \$212 ;
+  assign \$214  = ~ asked3;
+  assign \$215  = finish3 & \$214 ;
+  assign \$216  = | all_words[351:341];
+  assign \$217  = all_words[340:330] < 11'h400;
+  assign \$218  = \$216  & \$217 ;
+  assign \$219  = \$218  ? all_words[340:330] : 11'h3ff;
+  assign \$220  = | all_words[351:341];
+  assign \$221  = all_words[340:330] < 11'h400;
+  assign \$222  = \$220  & \$221 ;
+  assign \$223  = all_words[340:330] + all_words[351:341];
+  assign \$224  = \$223  - 1'h1;
+  assign \$225  = $signed(\$224 ) < $signed(12'h400);
+  assign \$226  = all_words[340:330] + all_words[351:341];
+  assign \$227  = \$226  - 1'h1;
+  assign \$228  = \$225  ? \$227  : 13'h03ff;
+  assign \$229  = \$222  ? \$228  : 13'h0000;
+  assign \$230  = plans[79:76] == 4'hf;
+  assign \$231  = plans[79:76] + 1'h1;
+  assign \$232  = \$230  ? 5'h02 : \$231 ;
+  assign \$233  = ! all_words[351:341];
+  assign \$234  = ! all_words[373:363];
+  assign \$235  = | all_words[405:374];
+  assign \$236  = all_words[405:374] == 1'h1;
+  assign \$237  = | unreported;
+  assign \$238  = | may_clear;
+  assign \$239  = drain - 1'h1;
+  assign \$693  = clear__payload[1:0] * 7'h6e;
+  assign \$240  = all_words >> \$693 ;
+  assign \$241  = | \$240 [21:11];
+  assign \$697  = clear__payload[1:0] * 7'h6e;
+  assign \$242  = all_words >> \$697 ;
+  assign \$243  = \$242 [10:0] < 11'h400;
+  assign \$244  = \$241  & \$243 ;
+  assign \$702  = clear__payload[1:0] * 7'h6e;
+  assign \$245  = all_words >> \$702 ;
+  assign \$246  = | \$245 [21:11];
+  assign \$706  = clear__payload[1:0] * 7'h6e;
+  assign \$247  = all_words >> \$706 ;
+  assign \$248  = \$247 [10:0] < 11'h400;
+  assign \$249  = \$246  & \$248 ;
+  assign \$711  = clear__payload[1:0] * 7'h6e;
+  assign \$250  = all_words >> \$711 ;
+  assign \$251  = \$249  ? \$250 [10:0] : 11'h3ff;
+  assign \$715  = clear__payload[1:0] * 7'h6e;
+  assign \$252  = all_words >> \$715 ;
+  assign \$253  = | \$252 [21:11];
+  assign \$719  = clear__payload[1:0] * 7'h6e;
+  assign \$254  = all_words >> \$719 ;
+  assign \$255  = \$254 [10:0] < 11'h400;
+  assign \$256  = \$253  & \$255 ;
+  assign \$724  = clear__payload[1:0] * 7'h6e;
+  assign \$257  = all_words >> \$724 ;
   assign \$727  = clear__payload[1:0] * 7'h6e;
   assign \$258  = all_words >> \$727 ;
-  assign \$259  = \$257  ? \$258 [10:0] : 11'h3ff;
-  assign \$731  = clear__payload[1:0] * 7'h6e;
-  assign \$260  = all_words >> \$731 ;
-  assign \$261  = | \$260 [21:11];
-  assign \$735  = clear__payload[1:0] * 7'h6e;
-  assign \$262  = all_words >> \$735 ;
-  assign \$263  = \$262 [10:0] < 11'h400;
-  assign \$264  = \$261  & \$263 ;
-  assign \$740  = clear__payload[1:0] * 7'h6e;
-  assign \$265  = all_words >> \$740 ;
+  assign \$259  = \$257 [10:0] + \$258 [21:11];
+  assign \$260  = \$259  - 1'h1;
+  assign \$261  = $signed(\$260 ) < $signed(12'h400);
+  assign \$733  = clear__payload[1:0] * 7'h6e;
+  assign \$262  = all_words >> \$733 ;
+  assign \$736  = clear__payload[1:0] * 7'h6e;
+  assign \$263  = all_words >> \$736 ;
+  assign \$264  = \$262 [10:0] + \$263 [21:11];
+  assign \$265  = \$264  - 1'h1;
+  assign \$266  = \$261  ? \$265  : 13'h03ff;
+  assign \$267  = \$256  ? \$266  : 13'h0000;
   assign \$743  = clear__payload[1:0] * 7'h6e;
-  assign \$266  = all_words >> \$743 ;
-  assign \$267  = \$265 [10:0] + \$266 [21:11];
-  assign \$268  = \$267  - 1'h1;
-  assign \$269  = $signed(\$268 ) < $signed(12'h400);
-  assign \$749  = clear__payload[1:0] * 7'h6e;
-  assign \$270  = all_words >> \$749 ;
+  assign \$268  = all_words >> \$743 ;
+  assign \$269  = | \$268 [43:33];
+  assign \$747  = clear__payload[1:0] * 7'h6e;
+  assign \$270  = all_words >> \$747 ;
+  assign \$271  = \$270 [32:22] < 11'h400;
+  assign \$272  = \$269  & \$271 ;
   assign \$752  = clear__payload[1:0] * 7'h6e;
-  assign \$271  = all_words >> \$752 ;
-  assign \$272  = \$270 [10:0] + \$271 [21:11];
-  assign \$273  = \$272  - 1'h1;
-  assign \$274  = \$269  ? \$273  : 13'h03ff;
-  assign \$275  = \$264  ? \$274  : 13'h0000;
-  assign \$759  = clear__payload[1:0] * 7'h6e;
-  assign \$276  = all_words >> \$759 ;
-  assign \$277  = | \$276 [43:33];
-  assign \$763  = clear__payload[1:0] * 7'h6e;
-  assign \$278  = all_words >> \$763 ;
-  assign \$279  = \$278 [32:22] < 11'h400;
-  assign \$280  = \$277  & \$279 ;
-  assign \$768  = clear__payload[1:0] * 7'h6e;
-  assign \$281  = all_words >> \$768 ;
-  assign \$282  = | \$281 [43:33];
-  assign \$772  = clear__payload[1:0] * 7'h6e;
-  assign \$283  = all_words >> \$772 ;
-  assign \$284  = \$283 [32:22] < 11'h400;
-  assign \$285  = \$282  & \$284 ;
+  assign \$273  = all_words >> \$752 ;
+  assign \$274  = | \$273 [43:33];
+  assign \$756  = clear__payload[1:0] * 7'h6e;
+  assign \$275  = all_words >> \$756 ;
+  assign \$276  = \$275 [32:22] < 11'h400;
+  assign \$277  = \$274  & \$276 ;
+  assign \$761  = clear__payload[1:0] * 7'h6e;
+  assign \$278  = all_words >> \$761 ;
+  assign \$279  = \$277  ? \$278 [32:22] : 11'h3ff;
+  assign \$765  = clear__payload[1:0] * 7'h6e;
+  assign \$280  = all_words >> \$765 ;
+  assign \$281  = | \$280 [43:33];
+  assign \$769  = clear__payload[1:0] * 7'h6e;
+  assign \$282  = all_words >> \$769 ;
+  assign \$283  = \$282 [32:22] < 11'h400;
+  assign \$284  = \$281  & \$283 ;
+  assign \$774  = clear__payload[1:0] * 7'h6e;
+  assign \$285  = all_words >> \$774 ;
   assign \$777  = clear__payload[1:0] * 7'h6e;
   assign \$286  = all_words >> \$777 ;
-  assign \$287  = \$285  ? \$286 [32:22] : 11'h3ff;
-  assign \$781  = clear__payload[1:0] * 7'h6e;
-  assign \$288  = all_words >> \$781 ;
-  assign \$289  = | \$288 [43:33];
-  assign \$785  = clear__payload[1:0] * 7'h6e;
-  assign \$290  = all_words >> \$785 ;
-  assign \$291  = \$290 [32:22] < 11'h400;
-  assign \$292  = \$289  & \$291 ;
-  assign \$790  = clear__payload[1:0] * 7'h6e;
-  assign \$293  = all_words >> \$790 ;
+  assign \$287  = \$285 [32:22] + \$286 [43:33];
+  assign \$288  = \$287  - 1'h1;
+  assign \$289  = $signed(\$288 ) < $signed(12'h400);
+  assign \$783  = clear__payload[1:0] * 7'h6e;
+  assign \$290  = all_words >> \$783 ;
+  assign \$786  = clear__payload[1:0] * 7'h6e;
+  assign \$291  = all_words >> \$786 ;
+  assign \$292  = \$290 [32:22] + \$291 [43:33];
+  assign \$293  = \$292  - 1'h1;
+  assign \$294  = \$289  ? \$293  : 13'h03ff;
+  assign \$295  = \$284  ? \$294  : 13'h0000;
   assign \$793  = clear__payload[1:0] * 7'h6e;
-  assign \$294  = all_words >> \$793 ;
-  assign \$295  = \$293 [32:22] + \$294 [43:33];
-  assign \$296  = \$295  - 1'h1;
-  assign \$297  = $signed(\$296 ) < $signed(12'h400);
-  assign \$799  = clear__payload[1:0] * 7'h6e;
-  assign \$298  = all_words >> \$799 ;
+  assign \$296  = all_words >> \$793 ;
+  assign \$297  = | \$296 [109:93];
+  assign \$797  = clear__payload[1:0] * 7'h6e;
+  assign \$298  = all_words >> \$797 ;
+  assign \$299  = \$298 [92:76] < 17'h10000;
+  assign \$300  = \$297  & \$299 ;
   assign \$802  = clear__payload[1:0] * 7'h6e;
-  assign \$299  = all_words >> \$802 ;
-  assign \$300  = \$298 [32:22] + \$299 [43:33];
-  assign \$301  = \$300  - 1'h1;
-  assign \$302  = \$297  ? \$301  : 13'h03ff;
-  assign \$303  = \$292  ? \$302  : 13'h0000;
-  assign \$809  = clear__payload[1:0] * 7'h6e;
-  assign \$304  = all_words >> \$809 ;
-  assign \$305  = | \$304 [109:93];
-  assign \$813  = clear__payload[1:0] * 7'h6e;
-  assign \$306  = all_words >> \$813 ;
-  assign \$307  = \$306 [92:76] < 17'h10000;
-  assign \$308  = \$305  & \$307 ;
-  assign \$818  = clear__payload[1:0] * 7'h6e;
-  assign \$309  = all_words >> \$818 ;
-  assign \$310  = | \$309 [109:93];
-  assign \$822  = clear__payload[1:0] * 7'h6e;
-  assign \$311  = all_words >> \$822 ;
-  assign \$312  = \$311 [92:76] < 17'h10000;
-  assign \$313  = \$310  & \$312 ;
+  assign \$301  = all_words >> \$802 ;
+  assign \$302  = | \$301 [109:93];
+  assign \$806  = clear__payload[1:0] * 7'h6e;
+  assign \$303  = all_words >> \$806 ;
+  assign \$304  = \$303 [92:76] < 17'h10000;
+  assign \$305  = \$302  & \$304 ;
+  assign \$811  = clear__payload[1:0] * 7'h6e;
+  assign \$306  = all_words >> \$811 ;
+  assign \$307  = \$305  ? \$306 [92:76] : 17'h0ffff;
+  assign \$815  = clear__payload[1:0] * 7'h6e;
+  assign \$308  = all_words >> \$815 ;
+  assign \$309  = | \$308 [109:93];
+  assign \$819  = clear__payload[1:0] * 7'h6e;
+  assign \$310  = all_words >> \$819 ;
+  assign \$311  = \$310 [92:76] < 17'h10000;
+  assign \$312  = \$309  & \$311 ;
+  assign \$824  = clear__payload[1:0] * 7'h6e;
+  assign \$313  = all_words >> \$824 ;
   assign \$827  = clear__payload[1:0] * 7'h6e;
   assign \$314  = all_words >> \$827 ;
-  assign \$315  = \$313  ? \$314 [92:76] : 17'h0ffff;
-  assign \$831  = clear__payload[1:0] * 7'h6e;
-  assign \$316  = all_words >> \$831 ;
-  assign \$317  = | \$316 [109:93];
-  assign \$835  = clear__payload[1:0] * 7'h6e;
-  assign \$318  = all_words >> \$835 ;
-  assign \$319  = \$318 [92:76] < 17'h10000;
-  assign \$320  = \$317  & \$319 ;
-  assign \$840  = clear__payload[1:0] * 7'h6e;
-  assign \$321  = all_words >> \$840 ;
-  assign \$843  = clear__payload[1:0] * 7'h6e;
-  assign \$322  = all_words >> \$843 ;
-  assign \$323  = \$321 [92:76] + \$322 [109:93];
-  assign \$324  = \$323  - 1'h1;
-  assign \$325  = $signed(\$324 ) < $signed(18'h10000);
-  assign \$849  = clear__payload[1:0] * 7'h6e;
-  assign \$326  = all_words >> \$849 ;
-  assign \$852  = clear__payload[1:0] * 7'h6e;
-  assign \$327  = all_words >> \$852 ;
-  assign \$328  = \$326 [92:76] + \$327 [109:93];
-  assign \$329  = \$328  - 1'h1;
-  assign \$330  = \$325  ? \$329  : 19'h0ffff;
-  assign \$331  = \$320  ? \$330  : 19'h00000;
-  assign \$332  = ! drain;
-  assign \$333  = was_busy >> clear__payload[1:0];
-  assign \$334  = ! table__payload[2:0];
-  assign \$335  = table__valid & \$334 ;
-  assign \$336  = ! table__payload[4:3];
+  assign \$315  = \$313 [92:76] + \$314 [109:93];
+  assign \$316  = \$315  - 1'h1;
+  assign \$317  = $signed(\$316 ) < $signed(18'h10000);
+  assign \$833  = clear__payload[1:0] * 7'h6e;
+  assign \$318  = all_words >> \$833 ;
+  assign \$836  = clear__payload[1:0] * 7'h6e;
+  assign \$319  = all_words >> \$836 ;
+  assign \$320  = \$318 [92:76] + \$319 [109:93];
+  assign \$321  = \$320  - 1'h1;
+  assign \$322  = \$317  ? \$321  : 19'h0ffff;
+  assign \$323  = \$312  ? \$322  : 19'h00000;
+  assign \$324  = ! drain;
+  assign \$325  = was_busy >> clear__payload[1:0];
+  assign \$326  = ! table__payload[2:0];
+  assign \$327  = table__valid & \$326 ;
+  assign \$328  = ! table__payload[4:3];
+  assign \$329  = \$327  & \$328 ;
+  assign \$330  = ! table__payload[22:19];
+  assign \$331  = \$329  & \$330 ;
+  assign asked0 = \$331  & table__payload[24];
+  assign \$332  = ! table__payload[2:0];
+  assign \$333  = table__valid & \$332 ;
+  assign \$334  = ! table__payload[4:3];
+  assign \$335  = \$333  & \$334 ;
+  assign \$336  = ! table__payload[22:19];
   assign \$337  = \$335  & \$336 ;
-  assign \$338  = ! table__payload[22:19];
-  assign \$339  = \$337  & \$338 ;
-  assign asked0 = \$339  & table__payload[24];
-  assign \$340  = ! table__payload[2:0];
-  assign \$341  = table__valid & \$340 ;
-  assign \$342  = ! table__payload[4:3];
-  assign \$343  = \$341  & \$342 ;
-  assign \$344  = ! table__payload[22:19];
-  assign \$345  = \$343  & \$344 ;
-  assign \$346  = \$345  & table__payload[23];
-  assign \$347  = ~ asked0;
+  assign \$338  = \$337  & table__payload[23];
+  assign \$339  = ~ asked0;
+  assign \$340  = \$338  & \$339 ;
+  assign \$341  = ~ plans[0];
+  assign \$342  = \$340  & \$341 ;
+  assign \$343  = ~ clearing[0];
+  assign arm0 = \$342  & \$343 ;
+  assign \$344  = plans[0] & all_tiles0;
+  assign finish0 = \$344  & all_commands0;
+  assign \$345  = ! table__payload[2:0];
+  assign \$346  = table__valid & \$345 ;
+  assign \$347  = table__payload[4:3] == 1'h1;
   assign \$348  = \$346  & \$347 ;
-  assign \$349  = ~ plans[0];
+  assign \$349  = ! table__payload[22:19];
   assign \$350  = \$348  & \$349 ;
-  assign \$351  = ~ clearing[0];
-  assign arm0 = \$350  & \$351 ;
-  assign \$352  = plans[0] & all_tiles0;
-  assign finish0 = \$352  & all_commands0;
-  assign \$353  = ! table__payload[2:0];
-  assign \$354  = table__valid & \$353 ;
-  assign \$355  = table__payload[4:3] == 1'h1;
+  assign asked1 = \$350  & table__payload[24];
+  assign \$351  = ! table__payload[2:0];
+  assign \$352  = table__valid & \$351 ;
+  assign \$353  = table__payload[4:3] == 1'h1;
+  assign \$354  = \$352  & \$353 ;
+  assign \$355  = ! table__payload[22:19];
   assign \$356  = \$354  & \$355 ;
-  assign \$357  = ! table__payload[22:19];
-  assign \$358  = \$356  & \$357 ;
-  assign asked1 = \$358  & table__payload[24];
-  assign \$359  = ! table__payload[2:0];
-  assign \$360  = table__valid & \$359 ;
-  assign \$361  = table__payload[4:3] == 1'h1;
-  assign \$362  = \$360  & \$361 ;
-  assign \$363  = ! table__payload[22:19];
-  assign \$364  = \$362  & \$363 ;
-  assign \$365  = \$364  & table__payload[23];
-  assign \$366  = ~ asked1;
+  assign \$357  = \$356  & table__payload[23];
+  assign \$358  = ~ asked1;
+  assign \$359  = \$357  & \$358 ;
+  assign \$360  = ~ plans[25];
+  assign \$361  = \$359  & \$360 ;
+  assign \$362  = ~ clearing[1];
+  assign arm1 = \$361  & \$362 ;
+  assign \$363  = plans[25] & all_tiles1;
+  assign finish1 = \$363  & all_commands1;
+  assign \$364  = ! table__payload[2:0];
+  assign \$365  = table__valid & \$364 ;
+  assign \$366  = table__payload[4:3] == 2'h2;
   assign \$367  = \$365  & \$366 ;
-  assign \$368  = ~ plans[25];
+  assign \$368  = ! table__payload[22:19];
   assign \$369  = \$367  & \$368 ;
-  assign \$370  = ~ clearing[1];
-  assign arm1 = \$369  & \$370 ;
-  assign \$371  = plans[25] & all_tiles1;
-  assign finish1 = \$371  & all_commands1;
-  assign \$372  = ! table__payload[2:0];
-  assign \$373  = table__valid & \$372 ;
-  assign \$374  = table__payload[4:3] == 2'h2;
+  assign asked2 = \$369  & table__payload[24];
+  assign \$370  = ! table__payload[2:0];
+  assign \$371  = table__valid & \$370 ;
+  assign \$372  = table__payload[4:3] == 2'h2;
+  assign \$373  = \$371  & \$372 ;
+  assign \$374  = ! table__payload[22:19];
   assign \$375  = \$373  & \$374 ;
-  assign \$376  = ! table__payload[22:19];
-  assign \$377  = \$375  & \$376 ;
-  assign asked2 = \$377  & table__payload[24];
-  assign \$378  = ! table__payload[2:0];
-  assign \$379  = table__valid & \$378 ;
-  assign \$380  = table__payload[4:3] == 2'h2;
-  assign \$381  = \$379  & \$380 ;
-  assign \$382  = ! table__payload[22:19];
-  assign \$383  = \$381  & \$382 ;
-  assign \$384  = \$383  & table__payload[23];
-  assign \$385  = ~ asked2;
+  assign \$376  = \$375  & table__payload[23];
+  assign \$377  = ~ asked2;
+  assign \$378  = \$376  & \$377 ;
+  assign \$379  = ~ plans[50];
+  assign \$380  = \$378  & \$379 ;
+  assign \$381  = ~ clearing[2];
+  assign arm2 = \$380  & \$381 ;
+  assign \$382  = plans[50] & all_tiles2;
+  assign finish2 = \$382  & all_commands2;
+  assign \$383  = ! table__payload[2:0];
+  assign \$384  = table__valid & \$383 ;
+  assign \$385  = table__payload[4:3] == 2'h3;
   assign \$386  = \$384  & \$385 ;
-  assign \$387  = ~ plans[50];
+  assign \$387  = ! table__payload[22:19];
   assign \$388  = \$386  & \$387 ;
-  assign \$389  = ~ clearing[2];
-  assign arm2 = \$388  & \$389 ;
-  assign \$390  = plans[50] & all_tiles2;
-  assign finish2 = \$390  & all_commands2;
-  assign \$391  = ! table__payload[2:0];
-  assign \$392  = table__valid & \$391 ;
-  assign \$393  = table__payload[4:3] == 2'h3;
+  assign asked3 = \$388  & table__payload[24];
+  assign \$389  = ! table__payload[2:0];
+  assign \$390  = table__valid & \$389 ;
+  assign \$391  = table__payload[4:3] == 2'h3;
+  assign \$392  = \$390  & \$391 ;
+  assign \$393  = ! table__payload[22:19];
   assign \$394  = \$392  & \$393 ;
-  assign \$395  = ! table__payload[22:19];
-  assign \$396  = \$394  & \$395 ;
-  assign asked3 = \$396  & table__payload[24];
-  assign \$397  = ! table__payload[2:0];
-  assign \$398  = table__valid & \$397 ;
-  assign \$399  = table__payload[4:3] == 2'h3;
-  assign \$400  = \$398  & \$399 ;
-  assign \$401  = ! table__payload[22:19];
-  assign \$402  = \$400  & \$401 ;
-  assign \$403  = \$402  & table__payload[23];
-  assign \$404  = ~ asked3;
-  assign \$405  = \$403  & \$404 ;
-  assign \$406  = ~ plans[75];
-  assign \$407  = \$405  & \$406 ;
-  assign \$408  = ~ clearing[3];
-  assign arm3 = \$407  & \$408 ;
-  assign \$409  = plans[75] & all_tiles3;
-  assign finish3 = \$409  & all_commands3;
-  assign \$410  = - unreported;
-  assign \$411  = { 1'h0, unreported } & \$410 ;
-  assign \$412  = ~ was_busy;
-  assign may_clear = clearing & \$412 ;
-  assign \$413  = 1'h1 << clear__payload[1:0];
-  assign \$414  = ! clear_state_state;
-  assign \$415  = clear_state_state == 1'h1;
-  assign \$416  = clear_state_state == 2'h2;
+  assign \$395  = \$394  & table__payload[23];
+  assign \$396  = ~ asked3;
+  assign \$397  = \$395  & \$396 ;
+  assign \$398  = ~ plans[75];
+  assign \$399  = \$397  & \$398 ;
+  assign \$400  = ~ clearing[3];
+  assign arm3 = \$399  & \$400 ;
+  assign \$401  = plans[75] & all_tiles3;
+  assign finish3 = \$401  & all_commands3;
+  assign \$402  = - unreported;
+  assign \$403  = { 1'h0, unreported } & \$402 ;
+  assign \$404  = ~ was_busy;
+  assign may_clear = clearing & \$404 ;
+  assign \$405  = 1'h1 << clear__payload[1:0];
+  assign \$406  = ! clear_state_state;
+  assign \$407  = clear_state_state == 1'h1;
+  assign \$408  = clear_state_state == 2'h2;
   always @(posedge clk)
-    was_word <= \$417 ;
+    was_word <= \$409 ;
   always @(posedge clk)
     saturated32 <= table__payload[54:23];
   always @(posedge clk)
@@ -46391,94 +46357,110 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   always @(posedge clk)
     saturated11 <= \$4 ;
   always @(posedge clk)
-    was_written <= \$418 ;
+    was_written <= \$410 ;
   always @(posedge clk)
-    all_words <= \$419 ;
+    all_words <= \$411 ;
   always @(posedge clk)
-    before_last_tile <= \$420 ;
+    before_last_tile <= \$412 ;
   always @(posedge clk)
-    before_last_command <= \$421 ;
+    before_last_command <= \$413 ;
   always @(posedge clk)
-    unreported <= \$422 ;
+    unreported <= \$414 ;
   always @(posedge clk)
-    tiles_done0 <= \$423 ;
+    tiles_done0 <= \$415 ;
   always @(posedge clk)
-    all_tiles0 <= \$424 ;
+    all_tiles0 <= \$416 ;
   always @(posedge clk)
-    commands_done0 <= \$425 ;
+    commands_done0 <= \$417 ;
   always @(posedge clk)
-    all_commands0 <= \$426 ;
+    all_commands0 <= \$418 ;
   always @(posedge clk)
-    timer0 <= \$427 ;
+    timer0 <= \$419 ;
   always @(posedge clk)
-    timer_expires0 <= \$428 ;
+    timer_expires0 <= \$420 ;
   always @(posedge clk)
-    timer_runs0 <= \$429 ;
+    timer_runs0 <= \$421 ;
   always @(posedge clk)
-    timed_out <= \$430 ;
+    timed_out <= \$422 ;
   always @(posedge clk)
-    done <= \$431 ;
+    done <= \$423 ;
   always @(posedge clk)
-    plans <= \$432 ;
+    plans <= \$424 ;
   always @(posedge clk)
-    finished <= \$433 ;
+    finished <= \$425 ;
   always @(posedge clk)
-    clearing <= \$434 ;
+    clearing <= \$426 ;
   always @(posedge clk)
-    tiles_done1 <= \$435 ;
+    tiles_done1 <= \$427 ;
   always @(posedge clk)
-    all_tiles1 <= \$436 ;
+    all_tiles1 <= \$428 ;
+  always @(posedge clk)
+    commands_done1 <= \$429 ;
+  always @(posedge clk)
+    all_commands1 <= \$430 ;
+  always @(posedge clk)
+    timer1 <= \$431 ;
+  always @(posedge clk)
+    timer_expires1 <= \$432 ;
+  always @(posedge clk)
+    timer_runs1 <= \$433 ;
+  always @(posedge clk)
+    tiles_done2 <= \$434 ;
+  always @(posedge clk)
+    all_tiles2 <= \$435 ;
+  always @(posedge clk)
+    commands_done2 <= \$436 ;
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$437  = commands_done1;
-    if (plans[25]) begin
-      if (\$90 ) begin
-        \$437  = \$91 [10:0];
+    \$437  = all_commands2;
+    if (plans[50]) begin
+      if (\$146 ) begin
+        \$437  = \$148 ;
       end
     end
-    if (arm1) begin
-      \$437  = 11'h000;
+    if (arm2) begin
+      \$437  = \$176 ;
     end
     if (rst) begin
-      \$437  = 11'h000;
+      \$437  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$438  = all_commands1;
-    if (plans[25]) begin
-      if (\$90 ) begin
-        \$438  = \$92 ;
+    \$438  = timer2;
+    if (plans[50]) begin
+      \$438  = \$149 [31:0];
+    end
+    if (arm2) begin
+      \$438  = all_words[295:264];
+    end
+    if (rst) begin
+      \$438  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$439  = timer_expires2;
+    if (plans[50]) begin
+      \$439  = \$151 ;
+    end
+    if (arm2) begin
+      \$439  = \$178 ;
+    end
+    if (rst) begin
+      \$439  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$440  = timer_runs2;
+    if (plans[50]) begin
+      if (timer_expires2) begin
+        \$440  = 1'h0;
       end
     end
-    if (arm1) begin
-      \$438  = \$122 ;
-    end
-    if (rst) begin
-      \$438  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$439  = timer1;
-    if (plans[25]) begin
-      \$439  = \$93 [31:0];
-    end
-    if (arm1) begin
-      \$439  = all_words[185:154];
-    end
-    if (rst) begin
-      \$439  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$440  = timer_expires1;
-    if (plans[25]) begin
-      \$440  = \$95 ;
-    end
-    if (arm1) begin
-      \$440  = \$124 ;
+    if (arm2) begin
+      \$440  = \$177 ;
     end
     if (rst) begin
       \$440  = 1'h0;
@@ -46486,100 +46468,100 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$441  = timer_runs1;
-    if (plans[25]) begin
-      if (\$96 ) begin
-        \$441  = 1'h0;
+    \$441  = tiles_done3;
+    if (plans[75]) begin
+      if (\$200 ) begin
+        \$441  = \$201 [10:0];
       end
     end
-    if (arm1) begin
-      \$441  = \$123 ;
+    if (arm3) begin
+      \$441  = 11'h000;
     end
     if (rst) begin
-      \$441  = 1'h0;
+      \$441  = 11'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$442  = tiles_done2;
-    if (plans[50]) begin
-      if (\$146 ) begin
-        \$442  = \$147 [10:0];
+    \$442  = all_tiles3;
+    if (plans[75]) begin
+      if (\$200 ) begin
+        \$442  = \$202 ;
       end
     end
-    if (arm2) begin
-      \$442  = 11'h000;
+    if (arm3) begin
+      \$442  = \$233 ;
     end
     if (rst) begin
-      \$442  = 11'h000;
+      \$442  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$443  = all_tiles2;
-    if (plans[50]) begin
-      if (\$146 ) begin
-        \$443  = \$148 ;
+    \$443  = commands_done3;
+    if (plans[75]) begin
+      if (\$204 ) begin
+        \$443  = \$205 [10:0];
       end
     end
-    if (arm2) begin
-      \$443  = \$181 ;
+    if (arm3) begin
+      \$443  = 11'h000;
     end
     if (rst) begin
-      \$443  = 1'h0;
+      \$443  = 11'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$444  = commands_done2;
-    if (plans[50]) begin
-      if (\$150 ) begin
-        \$444  = \$151 [10:0];
+    \$444  = all_commands3;
+    if (plans[75]) begin
+      if (\$204 ) begin
+        \$444  = \$206 ;
       end
     end
-    if (arm2) begin
-      \$444  = 11'h000;
+    if (arm3) begin
+      \$444  = \$234 ;
     end
     if (rst) begin
-      \$444  = 11'h000;
+      \$444  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$445  = all_commands2;
-    if (plans[50]) begin
-      if (\$150 ) begin
-        \$445  = \$152 ;
+    \$445  = timer3;
+    if (plans[75]) begin
+      \$445  = \$207 [31:0];
+    end
+    if (arm3) begin
+      \$445  = all_words[405:374];
+    end
+    if (rst) begin
+      \$445  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$446  = timer_expires3;
+    if (plans[75]) begin
+      \$446  = \$209 ;
+    end
+    if (arm3) begin
+      \$446  = \$236 ;
+    end
+    if (rst) begin
+      \$446  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$447  = timer_runs3;
+    if (plans[75]) begin
+      if (timer_expires3) begin
+        \$447  = 1'h0;
       end
     end
-    if (arm2) begin
-      \$445  = \$182 ;
-    end
-    if (rst) begin
-      \$445  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$446  = timer2;
-    if (plans[50]) begin
-      \$446  = \$153 [31:0];
-    end
-    if (arm2) begin
-      \$446  = all_words[295:264];
-    end
-    if (rst) begin
-      \$446  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$447  = timer_expires2;
-    if (plans[50]) begin
-      \$447  = \$155 ;
-    end
-    if (arm2) begin
-      \$447  = \$184 ;
+    if (arm3) begin
+      \$447  = \$235 ;
     end
     if (rst) begin
       \$447  = 1'h0;
@@ -46587,232 +46569,116 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$448  = timer_runs2;
-    if (plans[50]) begin
-      if (\$156 ) begin
-        \$448  = 1'h0;
-      end
-    end
-    if (arm2) begin
-      \$448  = \$183 ;
-    end
+    \$448  = \$237 ;
     if (rst) begin
       \$448  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$449  = tiles_done3;
-    if (plans[75]) begin
-      if (\$206 ) begin
-        \$449  = \$207 [10:0];
-      end
+    { \$449 [67:37], \$449 [35:4] } = { error__payload[67:37], error__payload[35:4] };
+    \$449 [3:0] = 4'h9;
+    \$449 [36] = 1'h1;
+    if (\$403 [0]) begin
+      \$449 [38:37] = 2'h0;
+      \$449 [48:39] = plans[14:5];
     end
-    if (arm3) begin
-      \$449  = 11'h000;
+    if (\$403 [1]) begin
+      \$449 [38:37] = 2'h1;
+      \$449 [48:39] = plans[39:30];
+    end
+    if (\$403 [2]) begin
+      \$449 [38:37] = 2'h2;
+      \$449 [48:39] = plans[64:55];
+    end
+    if (\$403 [3]) begin
+      \$449 [38:37] = 2'h3;
+      \$449 [48:39] = plans[89:80];
     end
     if (rst) begin
-      \$449  = 11'h000;
+      \$449  = 68'h00000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$450  = all_tiles3;
-    if (plans[75]) begin
-      if (\$206 ) begin
-        \$450  = \$208 ;
-      end
-    end
-    if (arm3) begin
-      \$450  = \$241 ;
-    end
+    \$450  = busy;
     if (rst) begin
-      \$450  = 1'h0;
+      \$450  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$451  = commands_done3;
-    if (plans[75]) begin
-      if (\$210 ) begin
-        \$451  = \$211 [10:0];
-      end
-    end
-    if (arm3) begin
-      \$451  = 11'h000;
-    end
-    if (rst) begin
-      \$451  = 11'h000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$452  = all_commands3;
-    if (plans[75]) begin
-      if (\$210 ) begin
-        \$452  = \$212 ;
-      end
-    end
-    if (arm3) begin
-      \$452  = \$242 ;
-    end
-    if (rst) begin
-      \$452  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$453  = timer3;
-    if (plans[75]) begin
-      \$453  = \$213 [31:0];
-    end
-    if (arm3) begin
-      \$453  = all_words[405:374];
-    end
-    if (rst) begin
-      \$453  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$454  = timer_expires3;
-    if (plans[75]) begin
-      \$454  = \$215 ;
-    end
-    if (arm3) begin
-      \$454  = \$244 ;
-    end
-    if (rst) begin
-      \$454  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$455  = timer_runs3;
-    if (plans[75]) begin
-      if (\$216 ) begin
-        \$455  = 1'h0;
-      end
-    end
-    if (arm3) begin
-      \$455  = \$243 ;
-    end
-    if (rst) begin
-      \$455  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$456  = \$245 ;
-    if (rst) begin
-      \$456  = 1'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    { \$457 [67:37], \$457 [35:4] } = { error__payload[67:37], error__payload[35:4] };
-    \$457 [3:0] = 4'h9;
-    \$457 [36] = 1'h1;
-    if (\$411 [0]) begin
-      \$457 [38:37] = 2'h0;
-      \$457 [48:39] = plans[14:5];
-    end
-    if (\$411 [1]) begin
-      \$457 [38:37] = 2'h1;
-      \$457 [48:39] = plans[39:30];
-    end
-    if (\$411 [2]) begin
-      \$457 [38:37] = 2'h2;
-      \$457 [48:39] = plans[64:55];
-    end
-    if (\$411 [3]) begin
-      \$457 [38:37] = 2'h3;
-      \$457 [48:39] = plans[89:80];
-    end
-    if (rst) begin
-      \$457  = 68'h00000000000000000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$458  = busy;
-    if (rst) begin
-      \$458  = 4'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$459  = drain;
+    \$451  = drain;
     casez (clear_state_state)
       2'h0:
-          \$459  = 4'ha;
+          \$451  = 4'ha;
       2'h1:
-          \$459  = \$247 [3:0];
+          \$451  = \$239 [3:0];
     endcase
     if (rst) begin
-      \$459  = 4'h0;
+      \$451  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$460  = clear_state_state;
+    \$452  = clear_state_state;
     casez (clear_state_state)
       2'h0:
-          if (\$246 ) begin
-            \$460  = 2'h1;
+          if (\$238 ) begin
+            \$452  = 2'h1;
           end
       2'h1:
-          if (\$332 ) begin
+          if (\$324 ) begin
             (* full_case = 32'd1 *)
-            if (\$333 ) begin
-              \$460  = 2'h0;
+            if (\$325 ) begin
+              \$452  = 2'h0;
             end else begin
-              \$460  = 2'h2;
+              \$452  = 2'h2;
             end
           end
       2'h2:
           if (clear__ready) begin
-            \$460  = 2'h0;
+            \$452  = 2'h0;
           end
     endcase
     if (rst) begin
-      \$460  = 2'h0;
+      \$452  = 2'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$461  = clear__payload;
+    \$453  = clear__payload;
     casez (clear_state_state)
       2'h0:
         begin
           if (may_clear[3]) begin
-            \$461 [1:0] = 2'h3;
+            \$453 [1:0] = 2'h3;
           end
           if (may_clear[2]) begin
-            \$461 [1:0] = 2'h2;
+            \$453 [1:0] = 2'h2;
           end
           if (may_clear[1]) begin
-            \$461 [1:0] = 2'h1;
+            \$453 [1:0] = 2'h1;
           end
           if (may_clear[0]) begin
-            \$461 [1:0] = 2'h0;
+            \$453 [1:0] = 2'h0;
           end
         end
       2'h1:
         begin
-          \$461 [2] = \$252 ;
-          \$461 [12:3] = \$259 [9:0];
-          \$461 [22:13] = \$275 [9:0];
-          \$461 [23] = \$280 ;
-          \$461 [39:24] = { 5'h00, \$287  };
-          \$461 [55:40] = { \$303 [12], \$303 [12], \$303 [12], \$303  };
-          \$461 [56] = \$308 ;
-          \$461 [72:57] = \$315 [15:0];
-          \$461 [88:73] = \$331 [15:0];
+          \$453 [2] = \$244 ;
+          \$453 [12:3] = \$251 [9:0];
+          \$453 [22:13] = \$267 [9:0];
+          \$453 [23] = \$272 ;
+          \$453 [39:24] = { 5'h00, \$279  };
+          \$453 [55:40] = { \$295 [12], \$295 [12], \$295 [12], \$295  };
+          \$453 [56] = \$300 ;
+          \$453 [72:57] = \$307 [15:0];
+          \$453 [88:73] = \$323 [15:0];
         end
     endcase
     if (rst) begin
-      \$461  = 89'h00000000000000000000000;
+      \$453  = 89'h00000000000000000000000;
     end
   end
   always @* begin
@@ -46837,190 +46703,342 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
           /* empty */;
       2'h2:
           if (clear__ready) begin
-            cleared = \$413 ;
+            cleared = \$405 ;
           end
     endcase
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$417  = table__payload[22:19];
+    \$409  = table__payload[22:19];
     if (rst) begin
-      \$417  = 4'h0;
+      \$409  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$418 [0] = \$8 ;
-    \$418 [1] = \$68 ;
-    \$418 [2] = \$128 ;
-    \$418 [3] = \$188 ;
+    \$410 [0] = \$8 ;
+    \$410 [1] = \$66 ;
+    \$410 [2] = \$124 ;
+    \$410 [3] = \$182 ;
     if (rst) begin
-      \$418  = 4'h0;
+      \$410  = 4'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$419  = all_words;
+    \$411  = all_words;
     if (\$10 ) begin
-      \$419 [10:0] = saturated11;
+      \$411 [10:0] = saturated11;
     end
     if (\$12 ) begin
-      \$419 [21:11] = saturated11;
+      \$411 [21:11] = saturated11;
     end
     if (\$15 ) begin
-      \$419 [32:22] = saturated11;
+      \$411 [32:22] = saturated11;
     end
     if (\$17 ) begin
-      \$419 [43:33] = saturated11;
+      \$411 [43:33] = saturated11;
     end
     if (\$20 ) begin
-      \$419 [75:44] = saturated32;
+      \$411 [75:44] = saturated32;
     end
     if (\$22 ) begin
-      \$419 [92:76] = saturated17;
+      \$411 [92:76] = saturated17;
     end
     if (\$24 ) begin
-      \$419 [109:93] = saturated17;
+      \$411 [109:93] = saturated17;
+    end
+    if (\$68 ) begin
+      \$411 [120:110] = saturated11;
     end
     if (\$70 ) begin
-      \$419 [120:110] = saturated11;
+      \$411 [131:121] = saturated11;
     end
-    if (\$72 ) begin
-      \$419 [131:121] = saturated11;
+    if (\$73 ) begin
+      \$411 [142:132] = saturated11;
     end
     if (\$75 ) begin
-      \$419 [142:132] = saturated11;
+      \$411 [153:143] = saturated11;
     end
-    if (\$77 ) begin
-      \$419 [153:143] = saturated11;
+    if (\$78 ) begin
+      \$411 [185:154] = saturated32;
     end
     if (\$80 ) begin
-      \$419 [185:154] = saturated32;
+      \$411 [202:186] = saturated17;
     end
     if (\$82 ) begin
-      \$419 [202:186] = saturated17;
+      \$411 [219:203] = saturated17;
     end
-    if (\$84 ) begin
-      \$419 [219:203] = saturated17;
+    if (\$126 ) begin
+      \$411 [230:220] = saturated11;
     end
-    if (\$130 ) begin
-      \$419 [230:220] = saturated11;
+    if (\$128 ) begin
+      \$411 [241:231] = saturated11;
     end
-    if (\$132 ) begin
-      \$419 [241:231] = saturated11;
+    if (\$131 ) begin
+      \$411 [252:242] = saturated11;
     end
-    if (\$135 ) begin
-      \$419 [252:242] = saturated11;
+    if (\$133 ) begin
+      \$411 [263:253] = saturated11;
     end
-    if (\$137 ) begin
-      \$419 [263:253] = saturated11;
+    if (\$136 ) begin
+      \$411 [295:264] = saturated32;
+    end
+    if (\$138 ) begin
+      \$411 [312:296] = saturated17;
     end
     if (\$140 ) begin
-      \$419 [295:264] = saturated32;
+      \$411 [329:313] = saturated17;
     end
-    if (\$142 ) begin
-      \$419 [312:296] = saturated17;
+    if (\$184 ) begin
+      \$411 [340:330] = saturated11;
     end
-    if (\$144 ) begin
-      \$419 [329:313] = saturated17;
+    if (\$186 ) begin
+      \$411 [351:341] = saturated11;
     end
-    if (\$190 ) begin
-      \$419 [340:330] = saturated11;
+    if (\$189 ) begin
+      \$411 [362:352] = saturated11;
     end
-    if (\$192 ) begin
-      \$419 [351:341] = saturated11;
+    if (\$191 ) begin
+      \$411 [373:363] = saturated11;
     end
-    if (\$195 ) begin
-      \$419 [362:352] = saturated11;
+    if (\$194 ) begin
+      \$411 [405:374] = saturated32;
     end
-    if (\$197 ) begin
-      \$419 [373:363] = saturated11;
+    if (\$196 ) begin
+      \$411 [422:406] = saturated17;
     end
-    if (\$200 ) begin
-      \$419 [405:374] = saturated32;
-    end
-    if (\$202 ) begin
-      \$419 [422:406] = saturated17;
-    end
-    if (\$204 ) begin
-      \$419 [439:423] = saturated17;
+    if (\$198 ) begin
+      \$411 [439:423] = saturated17;
     end
     if (rst) begin
-      \$419  = 440'h00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000;
+      \$411  = 440'h00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$420  = before_last_tile;
+    \$412  = before_last_tile;
     if (\$12 ) begin
-      \$420 [10:0] = \$13 [10:0];
+      \$412 [10:0] = \$13 [10:0];
     end
-    if (\$72 ) begin
-      \$420 [21:11] = \$73 [10:0];
+    if (\$70 ) begin
+      \$412 [21:11] = \$71 [10:0];
     end
-    if (\$132 ) begin
-      \$420 [32:22] = \$133 [10:0];
+    if (\$128 ) begin
+      \$412 [32:22] = \$129 [10:0];
     end
-    if (\$192 ) begin
-      \$420 [43:33] = \$193 [10:0];
+    if (\$186 ) begin
+      \$412 [43:33] = \$187 [10:0];
     end
     if (rst) begin
-      \$420  = 44'h00000000000;
+      \$412  = 44'h00000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$421  = before_last_command;
+    \$413  = before_last_command;
     if (\$17 ) begin
-      \$421 [10:0] = \$18 [10:0];
+      \$413 [10:0] = \$18 [10:0];
     end
-    if (\$77 ) begin
-      \$421 [21:11] = \$78 [10:0];
+    if (\$75 ) begin
+      \$413 [21:11] = \$76 [10:0];
     end
-    if (\$137 ) begin
-      \$421 [32:22] = \$138 [10:0];
+    if (\$133 ) begin
+      \$413 [32:22] = \$134 [10:0];
     end
-    if (\$197 ) begin
-      \$421 [43:33] = \$198 [10:0];
+    if (\$191 ) begin
+      \$413 [43:33] = \$192 [10:0];
     end
     if (rst) begin
-      \$421  = 44'h00000000000;
+      \$413  = 44'h00000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$422  = unreported;
-    if (\$411 [0]) begin
-      \$422 [0] = 1'h0;
+    \$414  = unreported;
+    if (\$403 [0]) begin
+      \$414 [0] = 1'h0;
     end
     if (plans[0]) begin
-      if (\$41 ) begin
+      if (\$39 ) begin
+        \$414 [0] = 1'h1;
+      end
+    end
+    if (\$403 [1]) begin
+      \$414 [1] = 1'h0;
+    end
+    if (plans[25]) begin
+      if (\$97 ) begin
+        \$414 [1] = 1'h1;
+      end
+    end
+    if (\$403 [2]) begin
+      \$414 [2] = 1'h0;
+    end
+    if (plans[50]) begin
+      if (\$155 ) begin
+        \$414 [2] = 1'h1;
+      end
+    end
+    if (\$403 [3]) begin
+      \$414 [3] = 1'h0;
+    end
+    if (plans[75]) begin
+      if (\$213 ) begin
+        \$414 [3] = 1'h1;
+      end
+    end
+    if (rst) begin
+      \$414  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$415  = tiles_done0;
+    if (plans[0]) begin
+      if (\$26 ) begin
+        \$415  = \$27 [10:0];
+      end
+    end
+    if (arm0) begin
+      \$415  = 11'h000;
+    end
+    if (rst) begin
+      \$415  = 11'h000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$416  = all_tiles0;
+    if (plans[0]) begin
+      if (\$26 ) begin
+        \$416  = \$28 ;
+      end
+    end
+    if (arm0) begin
+      \$416  = \$59 ;
+    end
+    if (rst) begin
+      \$416  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$417  = commands_done0;
+    if (plans[0]) begin
+      if (\$30 ) begin
+        \$417  = \$31 [10:0];
+      end
+    end
+    if (arm0) begin
+      \$417  = 11'h000;
+    end
+    if (rst) begin
+      \$417  = 11'h000;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$418  = all_commands0;
+    if (plans[0]) begin
+      if (\$30 ) begin
+        \$418  = \$32 ;
+      end
+    end
+    if (arm0) begin
+      \$418  = \$60 ;
+    end
+    if (rst) begin
+      \$418  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$419  = timer0;
+    if (plans[0]) begin
+      \$419  = \$33 [31:0];
+    end
+    if (arm0) begin
+      \$419  = all_words[75:44];
+    end
+    if (rst) begin
+      \$419  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$420  = timer_expires0;
+    if (plans[0]) begin
+      \$420  = \$35 ;
+    end
+    if (arm0) begin
+      \$420  = \$62 ;
+    end
+    if (rst) begin
+      \$420  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$421  = timer_runs0;
+    if (plans[0]) begin
+      if (timer_expires0) begin
+        \$421  = 1'h0;
+      end
+    end
+    if (arm0) begin
+      \$421  = \$61 ;
+    end
+    if (rst) begin
+      \$421  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$422  = timed_out;
+    if (plans[0]) begin
+      if (\$39 ) begin
         \$422 [0] = 1'h1;
       end
     end
-    if (\$411 [1]) begin
-      \$422 [1] = 1'h0;
+    if (arm0) begin
+      \$422 [0] = 1'h0;
+    end
+    if (cleared[0]) begin
+      \$422 [0] = 1'h0;
     end
     if (plans[25]) begin
-      if (\$101 ) begin
+      if (\$97 ) begin
         \$422 [1] = 1'h1;
       end
     end
-    if (\$411 [2]) begin
-      \$422 [2] = 1'h0;
+    if (arm1) begin
+      \$422 [1] = 1'h0;
+    end
+    if (cleared[1]) begin
+      \$422 [1] = 1'h0;
     end
     if (plans[50]) begin
-      if (\$161 ) begin
+      if (\$155 ) begin
         \$422 [2] = 1'h1;
       end
     end
-    if (\$411 [3]) begin
-      \$422 [3] = 1'h0;
+    if (arm2) begin
+      \$422 [2] = 1'h0;
+    end
+    if (cleared[2]) begin
+      \$422 [2] = 1'h0;
     end
     if (plans[75]) begin
-      if (\$221 ) begin
+      if (\$213 ) begin
         \$422 [3] = 1'h1;
       end
+    end
+    if (arm3) begin
+      \$422 [3] = 1'h0;
+    end
+    if (cleared[3]) begin
+      \$422 [3] = 1'h0;
     end
     if (rst) begin
       \$422  = 4'h0;
@@ -47028,85 +47046,184 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$423  = tiles_done0;
-    if (plans[0]) begin
-      if (\$26 ) begin
-        \$423  = \$27 [10:0];
+    \$423 [0] = \$41 ;
+    \$423 [1] = \$99 ;
+    \$423 [2] = \$157 ;
+    \$423 [3] = \$215 ;
+    if (rst) begin
+      \$423  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    { \$424 [79:75], \$424 [54:50], \$424 [29:25], \$424 [4:0] } = { plans[79:75], plans[54:50], plans[29:25], plans[4:0] };
+    \$424 [14:5] = \$45 [9:0];
+    \$424 [24:15] = \$55 [9:0];
+    if (arm0) begin
+      \$424 [0] = 1'h1;
+      \$424 [4:1] = \$58 [3:0];
+    end
+    if (finish0) begin
+      \$424 [0] = 1'h0;
+    end
+    if (asked0) begin
+      \$424 [0] = 1'h0;
+      \$424 [4:1] = { table__payload[29:27], 1'h0 };
+    end
+    begin
+      begin
+        \$424 [39:30] = \$103 [9:0];
+        \$424 [49:40] = \$113 [9:0];
       end
     end
-    if (arm0) begin
-      \$423  = 11'h000;
+    if (arm1) begin
+      \$424 [25] = 1'h1;
+      \$424 [29:26] = \$116 [3:0];
     end
-    if (rst) begin
-      \$423  = 11'h000;
+    if (finish1) begin
+      \$424 [25] = 1'h0;
     end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$424  = all_tiles0;
-    if (plans[0]) begin
-      if (\$26 ) begin
-        \$424  = \$28 ;
+    if (asked1) begin
+      \$424 [25] = 1'h0;
+      \$424 [29:26] = { table__payload[29:27], 1'h0 };
+    end
+    begin
+      begin
+        \$424 [64:55] = \$161 [9:0];
+        \$424 [74:65] = \$171 [9:0];
       end
     end
-    if (arm0) begin
-      \$424  = \$61 ;
+    if (arm2) begin
+      \$424 [50] = 1'h1;
+      \$424 [54:51] = \$174 [3:0];
     end
-    if (rst) begin
-      \$424  = 1'h0;
+    if (finish2) begin
+      \$424 [50] = 1'h0;
     end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$425  = commands_done0;
-    if (plans[0]) begin
-      if (\$30 ) begin
-        \$425  = \$31 [10:0];
+    if (asked2) begin
+      \$424 [50] = 1'h0;
+      \$424 [54:51] = { table__payload[29:27], 1'h0 };
+    end
+    begin
+      begin
+        \$424 [89:80] = \$219 [9:0];
+        \$424 [99:90] = \$229 [9:0];
       end
     end
-    if (arm0) begin
-      \$425  = 11'h000;
+    if (arm3) begin
+      \$424 [75] = 1'h1;
+      \$424 [79:76] = \$232 [3:0];
+    end
+    if (finish3) begin
+      \$424 [75] = 1'h0;
+    end
+    if (asked3) begin
+      \$424 [75] = 1'h0;
+      \$424 [79:76] = { table__payload[29:27], 1'h0 };
     end
     if (rst) begin
-      \$425  = 11'h000;
+      \$424  = 100'h0000000000000000000000000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$426  = all_commands0;
-    if (plans[0]) begin
-      if (\$30 ) begin
-        \$426  = \$32 ;
+    \$425  = finished;
+    if (arm0) begin
+      \$425 [0] = 1'h0;
+    end
+    if (finish0) begin
+      \$425 [0] = 1'h1;
+    end
+    if (cleared[0]) begin
+      \$425 [0] = 1'h0;
+    end
+    if (arm1) begin
+      \$425 [1] = 1'h0;
+    end
+    if (finish1) begin
+      \$425 [1] = 1'h1;
+    end
+    if (cleared[1]) begin
+      \$425 [1] = 1'h0;
+    end
+    if (arm2) begin
+      \$425 [2] = 1'h0;
+    end
+    if (finish2) begin
+      \$425 [2] = 1'h1;
+    end
+    if (cleared[2]) begin
+      \$425 [2] = 1'h0;
+    end
+    if (arm3) begin
+      \$425 [3] = 1'h0;
+    end
+    if (finish3) begin
+      \$425 [3] = 1'h1;
+    end
+    if (cleared[3]) begin
+      \$425 [3] = 1'h0;
+    end
+    if (rst) begin
+      \$425  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$426  = clearing;
+    if (cleared[0]) begin
+      \$426 [0] = 1'h0;
+    end
+    if (asked0) begin
+      \$426 [0] = 1'h1;
+    end
+    if (cleared[1]) begin
+      \$426 [1] = 1'h0;
+    end
+    if (asked1) begin
+      \$426 [1] = 1'h1;
+    end
+    if (cleared[2]) begin
+      \$426 [2] = 1'h0;
+    end
+    if (asked2) begin
+      \$426 [2] = 1'h1;
+    end
+    if (cleared[3]) begin
+      \$426 [3] = 1'h0;
+    end
+    if (asked3) begin
+      \$426 [3] = 1'h1;
+    end
+    if (rst) begin
+      \$426  = 4'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$427  = tiles_done1;
+    if (plans[25]) begin
+      if (\$84 ) begin
+        \$427  = \$85 [10:0];
       end
     end
-    if (arm0) begin
-      \$426  = \$62 ;
+    if (arm1) begin
+      \$427  = 11'h000;
     end
     if (rst) begin
-      \$426  = 1'h0;
+      \$427  = 11'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$427  = timer0;
-    if (plans[0]) begin
-      \$427  = \$33 [31:0];
+    \$428  = all_tiles1;
+    if (plans[25]) begin
+      if (\$84 ) begin
+        \$428  = \$86 ;
+      end
     end
-    if (arm0) begin
-      \$427  = all_words[75:44];
-    end
-    if (rst) begin
-      \$427  = 32'd0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$428  = timer_expires0;
-    if (plans[0]) begin
-      \$428  = \$35 ;
-    end
-    if (arm0) begin
-      \$428  = \$64 ;
+    if (arm1) begin
+      \$428  = \$117 ;
     end
     if (rst) begin
       \$428  = 1'h0;
@@ -47114,256 +47231,121 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$429  = timer_runs0;
-    if (plans[0]) begin
-      if (\$36 ) begin
-        \$429  = 1'h0;
+    \$429  = commands_done1;
+    if (plans[25]) begin
+      if (\$88 ) begin
+        \$429  = \$89 [10:0];
       end
     end
-    if (arm0) begin
-      \$429  = \$63 ;
+    if (arm1) begin
+      \$429  = 11'h000;
     end
     if (rst) begin
-      \$429  = 1'h0;
+      \$429  = 11'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$430  = timed_out;
-    if (plans[0]) begin
-      if (\$41 ) begin
-        \$430 [0] = 1'h1;
-      end
-    end
-    if (arm0) begin
-      \$430 [0] = 1'h0;
-    end
-    if (cleared[0]) begin
-      \$430 [0] = 1'h0;
-    end
+    \$430  = all_commands1;
     if (plans[25]) begin
-      if (\$101 ) begin
-        \$430 [1] = 1'h1;
+      if (\$88 ) begin
+        \$430  = \$90 ;
       end
     end
     if (arm1) begin
-      \$430 [1] = 1'h0;
+      \$430  = \$118 ;
     end
-    if (cleared[1]) begin
-      \$430 [1] = 1'h0;
+    if (rst) begin
+      \$430  = 1'h0;
     end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$431  = timer1;
+    if (plans[25]) begin
+      \$431  = \$91 [31:0];
+    end
+    if (arm1) begin
+      \$431  = all_words[185:154];
+    end
+    if (rst) begin
+      \$431  = 32'd0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$432  = timer_expires1;
+    if (plans[25]) begin
+      \$432  = \$93 ;
+    end
+    if (arm1) begin
+      \$432  = \$120 ;
+    end
+    if (rst) begin
+      \$432  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$433  = timer_runs1;
+    if (plans[25]) begin
+      if (timer_expires1) begin
+        \$433  = 1'h0;
+      end
+    end
+    if (arm1) begin
+      \$433  = \$119 ;
+    end
+    if (rst) begin
+      \$433  = 1'h0;
+    end
+  end
+  always @* begin
+    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
+    \$434  = tiles_done2;
     if (plans[50]) begin
-      if (\$161 ) begin
-        \$430 [2] = 1'h1;
+      if (\$142 ) begin
+        \$434  = \$143 [10:0];
       end
     end
     if (arm2) begin
-      \$430 [2] = 1'h0;
-    end
-    if (cleared[2]) begin
-      \$430 [2] = 1'h0;
-    end
-    if (plans[75]) begin
-      if (\$221 ) begin
-        \$430 [3] = 1'h1;
-      end
-    end
-    if (arm3) begin
-      \$430 [3] = 1'h0;
-    end
-    if (cleared[3]) begin
-      \$430 [3] = 1'h0;
+      \$434  = 11'h000;
     end
     if (rst) begin
-      \$430  = 4'h0;
+      \$434  = 11'h000;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$431 [0] = \$43 ;
-    \$431 [1] = \$103 ;
-    \$431 [2] = \$163 ;
-    \$431 [3] = \$223 ;
-    if (rst) begin
-      \$431  = 4'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    { \$432 [79:75], \$432 [54:50], \$432 [29:25], \$432 [4:0] } = { plans[79:75], plans[54:50], plans[29:25], plans[4:0] };
-    \$432 [14:5] = \$47 [9:0];
-    \$432 [24:15] = \$57 [9:0];
-    if (arm0) begin
-      \$432 [0] = 1'h1;
-      \$432 [4:1] = \$60 [3:0];
-    end
-    if (finish0) begin
-      \$432 [0] = 1'h0;
-    end
-    if (asked0) begin
-      \$432 [0] = 1'h0;
-      \$432 [4:1] = { table__payload[29:27], 1'h0 };
-    end
-    begin
-      begin
-        \$432 [39:30] = \$107 [9:0];
-        \$432 [49:40] = \$117 [9:0];
-      end
-    end
-    if (arm1) begin
-      \$432 [25] = 1'h1;
-      \$432 [29:26] = \$120 [3:0];
-    end
-    if (finish1) begin
-      \$432 [25] = 1'h0;
-    end
-    if (asked1) begin
-      \$432 [25] = 1'h0;
-      \$432 [29:26] = { table__payload[29:27], 1'h0 };
-    end
-    begin
-      begin
-        \$432 [64:55] = \$167 [9:0];
-        \$432 [74:65] = \$177 [9:0];
+    \$435  = all_tiles2;
+    if (plans[50]) begin
+      if (\$142 ) begin
+        \$435  = \$144 ;
       end
     end
     if (arm2) begin
-      \$432 [50] = 1'h1;
-      \$432 [54:51] = \$180 [3:0];
-    end
-    if (finish2) begin
-      \$432 [50] = 1'h0;
-    end
-    if (asked2) begin
-      \$432 [50] = 1'h0;
-      \$432 [54:51] = { table__payload[29:27], 1'h0 };
-    end
-    begin
-      begin
-        \$432 [89:80] = \$227 [9:0];
-        \$432 [99:90] = \$237 [9:0];
-      end
-    end
-    if (arm3) begin
-      \$432 [75] = 1'h1;
-      \$432 [79:76] = \$240 [3:0];
-    end
-    if (finish3) begin
-      \$432 [75] = 1'h0;
-    end
-    if (asked3) begin
-      \$432 [75] = 1'h0;
-      \$432 [79:76] = { table__payload[29:27], 1'h0 };
+      \$435  = \$175 ;
     end
     if (rst) begin
-      \$432  = 100'h0000000000000000000000000;
+      \$435  = 1'h0;
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$433  = finished;
-    if (arm0) begin
-      \$433 [0] = 1'h0;
-    end
-    if (finish0) begin
-      \$433 [0] = 1'h1;
-    end
-    if (cleared[0]) begin
-      \$433 [0] = 1'h0;
-    end
-    if (arm1) begin
-      \$433 [1] = 1'h0;
-    end
-    if (finish1) begin
-      \$433 [1] = 1'h1;
-    end
-    if (cleared[1]) begin
-      \$433 [1] = 1'h0;
+    \$436  = commands_done2;
+    if (plans[50]) begin
+      if (\$146 ) begin
+        \$436  = \$147 [10:0];
+      end
     end
     if (arm2) begin
-      \$433 [2] = 1'h0;
-    end
-    if (finish2) begin
-      \$433 [2] = 1'h1;
-    end
-    if (cleared[2]) begin
-      \$433 [2] = 1'h0;
-    end
-    if (arm3) begin
-      \$433 [3] = 1'h0;
-    end
-    if (finish3) begin
-      \$433 [3] = 1'h1;
-    end
-    if (cleared[3]) begin
-      \$433 [3] = 1'h0;
+      \$436  = 11'h000;
     end
     if (rst) begin
-      \$433  = 4'h0;
+      \$436  = 11'h000;
     end
   end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$434  = clearing;
-    if (cleared[0]) begin
-      \$434 [0] = 1'h0;
-    end
-    if (asked0) begin
-      \$434 [0] = 1'h1;
-    end
-    if (cleared[1]) begin
-      \$434 [1] = 1'h0;
-    end
-    if (asked1) begin
-      \$434 [1] = 1'h1;
-    end
-    if (cleared[2]) begin
-      \$434 [2] = 1'h0;
-    end
-    if (asked2) begin
-      \$434 [2] = 1'h1;
-    end
-    if (cleared[3]) begin
-      \$434 [3] = 1'h0;
-    end
-    if (asked3) begin
-      \$434 [3] = 1'h1;
-    end
-    if (rst) begin
-      \$434  = 4'h0;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$435  = tiles_done1;
-    if (plans[25]) begin
-      if (\$86 ) begin
-        \$435  = \$87 [10:0];
-      end
-    end
-    if (arm1) begin
-      \$435  = 11'h000;
-    end
-    if (rst) begin
-      \$435  = 11'h000;
-    end
-  end
-  always @* begin
-    if (\$auto$verilog_backend.cc:2355:dump_module$56 ) begin end
-    \$436  = all_tiles1;
-    if (plans[25]) begin
-      if (\$86 ) begin
-        \$436  = \$88 ;
-      end
-    end
-    if (arm1) begin
-      \$436  = \$121 ;
-    end
-    if (rst) begin
-      \$436  = 1'h0;
-    end
-  end
-  assign report = \$411 [3:0];
+  assign report = \$403 [3:0];
   assign \table__payload.table  = table__payload[2:0];
   assign \table__payload.entry  = table__payload[18:3];
   assign \table__payload.word  = table__payload[22:19];
@@ -47513,7 +47495,7 @@ module \t3_node_axi.plan_state (rst, table__valid, full__valid, command_done__va
   assign status[0] = plans[0];
 endmodule
 
-module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, remote__valid, aw__payload, w__payload, ar__payload, \port$17989$0 , \port$17991$0 , busy, error__valid
+module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst, table__valid, read__valid, commit__valid, aw__ready, w__ready, ar__ready, bytes, remote__valid, aw__payload, w__payload, ar__payload, \port$17980$0 , \port$17982$0 , busy, error__valid
 , error__payload, b__valid, b__payload, r__payload, stall, r__valid, remote__payload, compute__valid, compute__payload, read__payload, commit__payload, \o__ready$54 , plans, o__ready, table__payload, aw__valid);
   reg \$auto$verilog_backend.cc:2355:dump_module$57 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$57 <= 1'b0;
@@ -48126,11 +48108,11 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   wire [9:0] \plans[3].last_tile ;
   wire [1:0] policy;
   (* init = 4'h0 *)
-  output [3:0] \port$17989$0 ;
-  wire [3:0] \port$17989$0 ;
+  output [3:0] \port$17980$0 ;
+  wire [3:0] \port$17980$0 ;
   (* init = 5'h00 *)
-  output [4:0] \port$17991$0 ;
-  wire [4:0] \port$17991$0 ;
+  output [4:0] \port$17982$0 ;
+  wire [4:0] \port$17982$0 ;
   output [70:0] r__payload;
   wire [70:0] r__payload;
   wire [70:0] \r__payload$35 ;
@@ -48665,8 +48647,8 @@ module \t3_node_axi.producer (w__valid, b__ready, ar__valid, r__ready, clk, rst,
   assign policy = 2'h0;
   assign routed__valid = taken;
   assign events = { stall, \$141 , bytes, \$139  };
-  assign \port$17989$0  = \$139 ;
-  assign \port$17991$0  = \$141 ;
+  assign \port$17980$0  = \$139 ;
+  assign \port$17982$0  = \$141 ;
   assign \remote__payload.op  = remote__payload[1:0];
   assign \remote__payload.dtype  = remote__payload[3:2];
   assign \remote__payload.tracked  = remote__payload[4];
@@ -68296,8 +68278,8 @@ module \t3_node_axi.registers (aw__valid, w__valid, b__ready, ar__payload, ar__v
     .clk(clk),
     .i__ready(i__ready),
     .i__valid(i__valid),
-    .\port$21303$0 (\$1981 ),
-    .\port$21320$0 (word),
+    .\port$21294$0 (\$1981 ),
+    .\port$21311$0 (word),
     .refused(\refused$141 ),
     .rst(rst),
     .status(status),
@@ -74132,7 +74114,7 @@ module \t3_node_axi.registers.counters (rst, first_read__valid, clear_marks, don
   assign stage_0[0] = 1'h1;
 endmodule
 
-module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \port$21320$0 , refused, table__valid, table__payload, i__ready, clk);
+module \t3_node_axi.registers.guard (rst, status, \port$21294$0 , i__valid, \port$21311$0 , refused, table__valid, table__payload, i__ready, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$74 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$74 <= 1'b0;
   wire \$1 ;
@@ -74519,10 +74501,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
   wire [17:0] \own.end ;
   wire [17:0] \own.first ;
   wire [3:0] place;
-  input [22:0] \port$21303$0 ;
-  wire [22:0] \port$21303$0 ;
-  input [31:0] \port$21320$0 ;
-  wire [31:0] \port$21320$0 ;
+  input [22:0] \port$21294$0 ;
+  wire [22:0] \port$21294$0 ;
+  input [31:0] \port$21311$0 ;
+  wire [31:0] \port$21311$0 ;
   reg [36:0] range_ = 37'h0000000000;
   wire \range_.any ;
   wire [17:0] \range_.end ;
@@ -74648,14 +74630,14 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
 `endif
   always @(posedge clk) begin
     if (\write__en$30 )
-      owners_region[\port$21303$0 [6:3]] <= \port$21320$0 [16:14];
+      owners_region[\port$21294$0 [6:3]] <= \port$21311$0 [16:14];
   end
   reg [2:0] _2_;
 `ifndef SYNTHESIS
   initial _2_ = 0;
 `endif
   always @(posedge clk) begin
-    _2_ <= owners_region[\port$21303$0 [6:3]];
+    _2_ <= owners_region[\port$21294$0 [6:3]];
   end
   assign \read__data$41  = _2_;
   reg [2:0] owners_route [7:0];
@@ -74665,14 +74647,14 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
 `endif
   always @(posedge clk) begin
     if (\write__en$33 )
-      owners_route[\port$21303$0 [5:3]] <= \port$21320$0 [14:12];
+      owners_route[\port$21294$0 [5:3]] <= \port$21311$0 [14:12];
   end
   reg [2:0] _3_;
 `ifndef SYNTHESIS
   initial _3_ = 0;
 `endif
   always @(posedge clk) begin
-    _3_ <= owners_route[\port$21303$0 [5:3]];
+    _3_ <= owners_route[\port$21294$0 [5:3]];
   end
   assign \read__data$42  = _3_;
   assign \$1  = status[0] | status[3];
@@ -74682,7 +74664,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
   assign \$5  = known_firsts >> { \$298 , now[6:5] };
   assign \$6  = known_counts >> { \$298 , now[6:5] };
   assign \$7  = now[4:2] == 2'h3;
-  assign \$8  = \port$21303$0 [2:0] == 2'h3;
+  assign \$8  = \port$21294$0 [2:0] == 2'h3;
   assign \$9  = \$8  ? 1'h1 : 1'h0;
   assign \$10  = now[6:5] + 1'h1;
   assign \$11  = now[0] & command;
@@ -74693,7 +74675,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
   assign \$16  = came[0] & \$15 ;
   assign \$17  = busy >> came[4:2];
   assign \$18  = \$16  & \$17 ;
-  assign \$19  = came[4:2] == \port$21303$0 [10:3];
+  assign \$19  = came[4:2] == \port$21294$0 [10:3];
   assign \$20  = command & \$19 ;
   assign \$21  = ~ \$20 ;
   assign \$22  = \$18  & \$21 ;
@@ -74705,10 +74687,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
   assign \$28  = ~ command;
   assign \$29  = came[1] & \$28 ;
   assign \$30  = is_known_first ? \read__data$23  : 17'h00000;
-  assign \$31  = \$29  ? { 1'h0, \port$21303$0 [18:3] } : \$30 ;
+  assign \$31  = \$29  ? { 1'h0, \port$21294$0 [18:3] } : \$30 ;
   assign \$32  = ~ command;
   assign \$33  = came[1] & \$32 ;
-  assign \$34  = \port$21303$0 [18:3] + 1'h1;
+  assign \$34  = \port$21294$0 [18:3] + 1'h1;
   assign \$35  = is_known_first ? \read__data$23  : 17'h00000;
   assign \$36  = is_known_count ? read__data : 17'h00000;
   assign \$37  = \$35  + \$36 ;
@@ -74720,196 +74702,196 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
   assign \$43  = own[18:1] < range_[36:19];
   assign \$44  = \$42  & \$43 ;
   assign \$45  = beyond | \$44 ;
-  assign \$46  = \port$21303$0 [2:0] == 1'h1;
-  assign \$47  = used_region >> \port$21303$0 [6:3];
+  assign \$46  = \port$21294$0 [2:0] == 1'h1;
+  assign \$47  = used_region >> \port$21294$0 [6:3];
   assign \$48  = \$46  & \$47 ;
-  assign \$49  = \port$21320$0 [0] & \port$21320$0 [6];
-  assign \$50  = \port$21303$0 [2:0] == 2'h2;
-  assign \$51  = used_route >> \port$21303$0 [5:3];
+  assign \$49  = \port$21311$0 [0] & \port$21311$0 [6];
+  assign \$50  = \port$21294$0 [2:0] == 2'h2;
+  assign \$51  = used_route >> \port$21294$0 [5:3];
   assign \$52  = \$50  & \$51 ;
-  assign \$53  = ! \port$21303$0 [2:0];
-  assign \$54  = \port$21303$0 [18:3] >= 3'h4;
-  assign \$55  = \port$21303$0 [22:19] >= 4'h8;
+  assign \$53  = ! \port$21294$0 [2:0];
+  assign \$54  = \port$21294$0 [18:3] >= 3'h4;
+  assign \$55  = \port$21294$0 [22:19] >= 4'h8;
   assign \$56  = \$54  | \$55 ;
   assign \$57  = \$53  & \$56 ;
-  assign \$58  = \port$21303$0 [2:0] == 1'h1;
-  assign \$59  = \port$21303$0 [18:3] >= 5'h10;
-  assign \$60  = \port$21303$0 [22:19] >= 4'ha;
+  assign \$58  = \port$21294$0 [2:0] == 1'h1;
+  assign \$59  = \port$21294$0 [18:3] >= 5'h10;
+  assign \$60  = \port$21294$0 [22:19] >= 4'ha;
   assign \$61  = \$59  | \$60 ;
   assign \$62  = \$58  & \$61 ;
-  assign \$63  = \port$21303$0 [2:0] == 2'h2;
-  assign \$64  = \port$21303$0 [18:3] >= 4'h8;
-  assign \$65  = \port$21303$0 [22:19] >= 4'ha;
+  assign \$63  = \port$21294$0 [2:0] == 2'h2;
+  assign \$64  = \port$21294$0 [18:3] >= 4'h8;
+  assign \$65  = \port$21294$0 [22:19] >= 4'ha;
   assign \$66  = \$64  | \$65 ;
   assign \$67  = \$63  & \$66 ;
-  assign \$68  = \port$21303$0 [2:0] == 2'h3;
-  assign \$69  = \port$21303$0 [18:3] >= 11'h400;
-  assign \$70  = \port$21303$0 [22:19] >= 2'h2;
+  assign \$68  = \port$21294$0 [2:0] == 2'h3;
+  assign \$69  = \port$21294$0 [18:3] >= 11'h400;
+  assign \$70  = \port$21294$0 [22:19] >= 2'h2;
   assign \$71  = \$69  | \$70 ;
   assign \$72  = \$68  & \$71 ;
-  assign \$73  = \port$21303$0 [2:0] == 3'h4;
-  assign \$74  = \port$21303$0 [18:3] >= 11'h400;
-  assign \$75  = \port$21303$0 [22:19] >= 3'h4;
+  assign \$73  = \port$21294$0 [2:0] == 3'h4;
+  assign \$74  = \port$21294$0 [18:3] >= 11'h400;
+  assign \$75  = \port$21294$0 [22:19] >= 3'h4;
   assign \$76  = \$74  | \$75 ;
   assign \$77  = \$73  & \$76 ;
-  assign \$78  = ! \port$21303$0 [2:0];
-  assign \$79  = \port$21303$0 [22:19] == 1'h1;
+  assign \$78  = ! \port$21294$0 [2:0];
+  assign \$79  = \port$21294$0 [22:19] == 1'h1;
   assign \$80  = \$78  & \$79 ;
-  assign \$81  = \port$21320$0 [15:0] > 10'h3ff;
+  assign \$81  = \port$21311$0 [15:0] > 10'h3ff;
   assign \$82  = \$80  & \$81 ;
-  assign \$83  = ! \port$21303$0 [2:0];
-  assign \$84  = \port$21303$0 [22:19] == 2'h2;
+  assign \$83  = ! \port$21294$0 [2:0];
+  assign \$84  = \port$21294$0 [22:19] == 2'h2;
   assign \$85  = \$83  & \$84 ;
-  assign \$86  = \port$21320$0 [16:0] > 11'h400;
+  assign \$86  = \port$21311$0 [16:0] > 11'h400;
   assign \$87  = \$85  & \$86 ;
-  assign \$88  = ! \port$21303$0 [2:0];
-  assign \$89  = \port$21303$0 [22:19] == 2'h3;
+  assign \$88  = ! \port$21294$0 [2:0];
+  assign \$89  = \port$21294$0 [22:19] == 2'h3;
   assign \$90  = \$88  & \$89 ;
-  assign \$91  = \port$21320$0 [15:0] > 10'h3ff;
+  assign \$91  = \port$21311$0 [15:0] > 10'h3ff;
   assign \$92  = \$90  & \$91 ;
-  assign \$93  = ! \port$21303$0 [2:0];
-  assign \$94  = \port$21303$0 [22:19] == 3'h4;
+  assign \$93  = ! \port$21294$0 [2:0];
+  assign \$94  = \port$21294$0 [22:19] == 3'h4;
   assign \$95  = \$93  & \$94 ;
-  assign \$96  = \port$21320$0 [16:0] > 11'h400;
+  assign \$96  = \port$21311$0 [16:0] > 11'h400;
   assign \$97  = \$95  & \$96 ;
-  assign \$98  = ! \port$21303$0 [2:0];
-  assign \$99  = \port$21303$0 [22:19] == 3'h6;
+  assign \$98  = ! \port$21294$0 [2:0];
+  assign \$99  = \port$21294$0 [22:19] == 3'h6;
   assign \$100  = \$98  & \$99 ;
-  assign \$101  = \port$21320$0  > 16'hffff;
+  assign \$101  = \port$21311$0  > 16'hffff;
   assign \$102  = \$100  & \$101 ;
-  assign \$103  = ! \port$21303$0 [2:0];
-  assign \$104  = \port$21303$0 [22:19] == 3'h7;
+  assign \$103  = ! \port$21294$0 [2:0];
+  assign \$104  = \port$21294$0 [22:19] == 3'h7;
   assign \$105  = \$103  & \$104 ;
-  assign \$106  = \port$21320$0  > 17'h10000;
+  assign \$106  = \port$21311$0  > 17'h10000;
   assign \$107  = \$105  & \$106 ;
-  assign \$108  = \port$21303$0 [2:0] == 1'h1;
-  assign \$109  = \port$21303$0 [22:19] == 1'h1;
+  assign \$108  = \port$21294$0 [2:0] == 1'h1;
+  assign \$109  = \port$21294$0 [22:19] == 1'h1;
   assign \$110  = \$108  & \$109 ;
-  assign \$114  = \port$21303$0 [2:0] == 1'h1;
-  assign \$115  = \port$21303$0 [22:19] == 2'h2;
+  assign \$114  = \port$21294$0 [2:0] == 1'h1;
+  assign \$115  = \port$21294$0 [22:19] == 2'h2;
   assign \$116  = \$114  & \$115 ;
   assign \$118  = | \$117 ;
   assign \$119  = \$116  & \$118 ;
-  assign \$120  = \port$21303$0 [2:0] == 1'h1;
-  assign \$121  = \port$21303$0 [22:19] == 2'h3;
+  assign \$120  = \port$21294$0 [2:0] == 1'h1;
+  assign \$121  = \port$21294$0 [22:19] == 2'h3;
   assign \$122  = \$120  & \$121 ;
-  assign \$126  = \port$21303$0 [2:0] == 1'h1;
-  assign \$127  = \port$21303$0 [22:19] == 3'h4;
+  assign \$126  = \port$21294$0 [2:0] == 1'h1;
+  assign \$127  = \port$21294$0 [22:19] == 3'h4;
   assign \$128  = \$126  & \$127 ;
   assign \$130  = | \$129 ;
   assign \$131  = \$128  & \$130 ;
-  assign \$132  = \port$21303$0 [2:0] == 1'h1;
-  assign \$133  = \port$21303$0 [22:19] == 3'h5;
+  assign \$132  = \port$21294$0 [2:0] == 1'h1;
+  assign \$133  = \port$21294$0 [22:19] == 3'h5;
   assign \$134  = \$132  & \$133 ;
-  assign \$135  = \port$21320$0 [15:0] > 10'h3ff;
+  assign \$135  = \port$21311$0 [15:0] > 10'h3ff;
   assign \$136  = \$134  & \$135 ;
-  assign \$137  = \port$21303$0 [2:0] == 1'h1;
-  assign \$138  = ! \port$21303$0 [22:19];
+  assign \$137  = \port$21294$0 [2:0] == 1'h1;
+  assign \$138  = ! \port$21294$0 [22:19];
   assign \$139  = \$137  & \$138 ;
-  assign \$140  = \port$21320$0 [16:14] > 2'h3;
+  assign \$140  = \port$21311$0 [16:14] > 2'h3;
   assign \$141  = \$139  & \$140 ;
-  assign \$142  = \port$21303$0 [2:0] == 2'h2;
-  assign \$143  = \port$21303$0 [22:19] == 1'h1;
+  assign \$142  = \port$21294$0 [2:0] == 2'h2;
+  assign \$143  = \port$21294$0 [22:19] == 1'h1;
   assign \$144  = \$142  & \$143 ;
-  assign \$148  = \port$21303$0 [2:0] == 2'h2;
-  assign \$149  = \port$21303$0 [22:19] == 2'h2;
+  assign \$148  = \port$21294$0 [2:0] == 2'h2;
+  assign \$149  = \port$21294$0 [22:19] == 2'h2;
   assign \$150  = \$148  & \$149 ;
   assign \$152  = | \$151 ;
   assign \$153  = \$150  & \$152 ;
-  assign \$154  = \port$21303$0 [2:0] == 2'h2;
-  assign \$155  = \port$21303$0 [22:19] == 2'h3;
+  assign \$154  = \port$21294$0 [2:0] == 2'h2;
+  assign \$155  = \port$21294$0 [22:19] == 2'h3;
   assign \$156  = \$154  & \$155 ;
-  assign \$160  = \port$21303$0 [2:0] == 2'h2;
-  assign \$161  = \port$21303$0 [22:19] == 3'h4;
+  assign \$160  = \port$21294$0 [2:0] == 2'h2;
+  assign \$161  = \port$21294$0 [22:19] == 3'h4;
   assign \$162  = \$160  & \$161 ;
   assign \$164  = | \$163 ;
   assign \$165  = \$162  & \$164 ;
-  assign \$166  = \port$21303$0 [2:0] == 2'h2;
-  assign \$167  = \port$21303$0 [22:19] == 3'h7;
+  assign \$166  = \port$21294$0 [2:0] == 2'h2;
+  assign \$167  = \port$21294$0 [22:19] == 3'h7;
   assign \$168  = \$166  & \$167 ;
-  assign \$172  = \port$21303$0 [2:0] == 2'h2;
-  assign \$173  = \port$21303$0 [22:19] == 4'h8;
+  assign \$172  = \port$21294$0 [2:0] == 2'h2;
+  assign \$173  = \port$21294$0 [22:19] == 4'h8;
   assign \$174  = \$172  & \$173 ;
   assign \$176  = | \$175 ;
   assign \$177  = \$174  & \$176 ;
-  assign \$178  = \port$21303$0 [2:0] == 2'h2;
-  assign \$179  = ! \port$21303$0 [22:19];
+  assign \$178  = \port$21294$0 [2:0] == 2'h2;
+  assign \$179  = ! \port$21294$0 [22:19];
   assign \$180  = \$178  & \$179 ;
-  assign \$181  = \port$21320$0 [14:12] > 2'h3;
+  assign \$181  = \port$21311$0 [14:12] > 2'h3;
   assign \$182  = \$180  & \$181 ;
-  assign \$183  = \port$21303$0 [2:0] == 2'h3;
-  assign \$184  = ! \port$21303$0 [22:19];
+  assign \$183  = \port$21294$0 [2:0] == 2'h3;
+  assign \$184  = ! \port$21294$0 [22:19];
   assign \$185  = \$183  & \$184 ;
-  assign \$186  = \port$21320$0 [19:16] > 3'h7;
+  assign \$186  = \port$21311$0 [19:16] > 3'h7;
   assign \$187  = \$185  & \$186 ;
-  assign \$188  = \port$21303$0 [2:0] == 2'h3;
-  assign \$189  = ! \port$21303$0 [22:19];
+  assign \$188  = \port$21294$0 [2:0] == 2'h3;
+  assign \$189  = ! \port$21294$0 [22:19];
   assign \$190  = \$188  & \$189 ;
-  assign \$191  = \port$21320$0 [22:20] > 2'h3;
+  assign \$191  = \port$21311$0 [22:20] > 2'h3;
   assign \$192  = \$190  & \$191 ;
-  assign \$193  = \port$21303$0 [2:0] == 2'h3;
-  assign \$194  = \port$21303$0 [22:19] == 1'h1;
+  assign \$193  = \port$21294$0 [2:0] == 2'h3;
+  assign \$194  = \port$21294$0 [22:19] == 1'h1;
   assign \$195  = \$193  & \$194 ;
-  assign \$196  = \port$21320$0 [15:0] > 10'h3ff;
+  assign \$196  = \port$21311$0 [15:0] > 10'h3ff;
   assign \$197  = \$195  & \$196 ;
-  assign \$198  = \port$21303$0 [2:0] == 2'h3;
-  assign \$199  = \port$21303$0 [22:19] == 1'h1;
+  assign \$198  = \port$21294$0 [2:0] == 2'h3;
+  assign \$199  = \port$21294$0 [22:19] == 1'h1;
   assign \$200  = \$198  & \$199 ;
-  assign \$201  = \port$21320$0 [31:16] > 10'h3ff;
+  assign \$201  = \port$21311$0 [31:16] > 10'h3ff;
   assign \$202  = \$200  & \$201 ;
-  assign \$203  = \port$21303$0 [2:0] == 3'h4;
-  assign \$204  = \port$21303$0 [22:19] == 1'h1;
+  assign \$203  = \port$21294$0 [2:0] == 3'h4;
+  assign \$204  = \port$21294$0 [22:19] == 1'h1;
   assign \$205  = \$203  & \$204 ;
-  assign \$206  = \port$21320$0 [15:0] > 10'h3ff;
-  assign \$207  = \port$21320$0 [15:0] != 16'hffff;
+  assign \$206  = \port$21311$0 [15:0] > 10'h3ff;
+  assign \$207  = \port$21311$0 [15:0] != 16'hffff;
   assign \$208  = \$206  & \$207 ;
   assign \$209  = \$205  & \$208 ;
-  assign \$210  = \port$21303$0 [2:0] == 3'h4;
-  assign \$211  = ! \port$21303$0 [22:19];
+  assign \$210  = \port$21294$0 [2:0] == 3'h4;
+  assign \$211  = ! \port$21294$0 [22:19];
   assign \$212  = \$210  & \$211 ;
-  assign \$213  = \port$21320$0 [31:24] > 3'h7;
+  assign \$213  = \port$21311$0 [31:24] > 3'h7;
   assign \$214  = \$212  & \$213 ;
-  assign \$215  = \port$21303$0 [2:0] == 2'h3;
-  assign \$216  = \port$21303$0 [22:19] == 1'h1;
+  assign \$215  = \port$21294$0 [2:0] == 2'h3;
+  assign \$216  = \port$21294$0 [22:19] == 1'h1;
   assign \$217  = \$215  & \$216 ;
-  assign \$218  = \port$21320$0 [15:0] + \port$21320$0 [31:16];
+  assign \$218  = \port$21311$0 [15:0] + \port$21311$0 [31:16];
   assign \$219  = \$218  >= 11'h400;
   assign \$220  = \$217  & \$219 ;
-  assign \$221  = command & \port$21320$0 [0];
-  assign \$222  = \$221  & \port$21320$0 [1];
-  assign \$223  = command & \port$21320$0 [0];
-  assign \$224  = busy >> \port$21303$0 [5:3];
+  assign \$221  = command & \port$21311$0 [0];
+  assign \$222  = \$221  & \port$21311$0 [1];
+  assign \$223  = command & \port$21311$0 [0];
+  assign \$224  = busy >> \port$21294$0 [5:3];
   assign \$225  = \$223  & \$224 ;
-  assign \$226  = command & \port$21320$0 [1];
-  assign \$227  = clearing >> \port$21303$0 [5:3];
+  assign \$226  = command & \port$21311$0 [1];
+  assign \$227  = clearing >> \port$21294$0 [5:3];
   assign \$228  = \$226  & \$227 ;
-  assign \$229  = ! \port$21303$0 [2:0];
+  assign \$229  = ! \port$21294$0 [2:0];
   assign \$230  = ~ command;
   assign \$231  = \$229  & \$230 ;
-  assign \$232  = busy >> \port$21303$0 [5:3];
+  assign \$232  = busy >> \port$21294$0 [5:3];
   assign \$233  = \$231  & \$232 ;
-  assign \$234  = \port$21303$0 [2:0] == 1'h1;
-  assign \$235  = ! \port$21303$0 [22:19];
+  assign \$234  = \port$21294$0 [2:0] == 1'h1;
+  assign \$235  = ! \port$21294$0 [22:19];
   assign \$236  = \$234  & \$235 ;
-  assign \$237  = \port$21320$0 [0] & \port$21320$0 [6];
+  assign \$237  = \port$21311$0 [0] & \port$21311$0 [6];
   assign \$238  = \$236  & \$237 ;
-  assign \$239  = busy >> \port$21320$0 [16:14];
+  assign \$239  = busy >> \port$21311$0 [16:14];
   assign \$240  = \$238  & \$239 ;
-  assign \$241  = \port$21303$0 [2:0] == 2'h2;
-  assign \$242  = ! \port$21303$0 [22:19];
+  assign \$241  = \port$21294$0 [2:0] == 2'h2;
+  assign \$242  = ! \port$21294$0 [22:19];
   assign \$243  = \$241  & \$242 ;
-  assign \$245  = busy >> \port$21320$0 [14:12];
+  assign \$245  = busy >> \port$21311$0 [14:12];
   assign \$246  = \$244  & \$245 ;
-  assign \$247  = \port$21320$0 [0] | \port$21320$0 [1];
+  assign \$247  = \port$21311$0 [0] | \port$21311$0 [1];
   assign \$248  = command & \$247 ;
-  assign \$249  = ~ \port$21320$0 [0];
+  assign \$249  = ~ \port$21311$0 [0];
   assign \$250  = command & \$249 ;
-  assign \$251  = ~ \port$21320$0 [1];
+  assign \$251  = ~ \port$21311$0 [1];
   assign \$252  = \$250  & \$251 ;
-  assign \$253  = \port$21320$0 [0] | \port$21320$0 [1];
+  assign \$253  = \port$21311$0 [0] | \port$21311$0 [1];
   assign \$254  = command & \$253 ;
-  assign \$255  = \port$21303$0 [2:0] == 3'h4;
-  assign \$256  = \port$21303$0 [2:0] == 2'h3;
+  assign \$255  = \port$21294$0 [2:0] == 3'h4;
+  assign \$256  = \port$21294$0 [2:0] == 2'h3;
   assign \$257  = \$255  | \$256 ;
   assign \$258  = | busy;
   assign \$259  = \$257  & \$258 ;
@@ -74930,38 +74912,38 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
   assign \$275  = settle == 1'h1;
   assign \$276  = ~ is_idle;
   assign \$277  = act & \$276 ;
-  assign \$278  = ! \port$21303$0 [2:0];
-  assign \$279  = ! \port$21303$0 [22:19];
+  assign \$278  = ! \port$21294$0 [2:0];
+  assign \$279  = ! \port$21294$0 [22:19];
   assign command = \$278  & \$279 ;
-  assign \$280  = ! \port$21303$0 [2:0];
-  assign \$281  = \port$21303$0 [22:19] == 1'h1;
+  assign \$280  = ! \port$21294$0 [2:0];
+  assign \$281  = \port$21294$0 [22:19] == 1'h1;
   assign \$282  = \$280  & \$281 ;
-  assign \$283  = ! \port$21303$0 [2:0];
-  assign \$284  = \port$21303$0 [22:19] == 2'h3;
+  assign \$283  = ! \port$21294$0 [2:0];
+  assign \$284  = \port$21294$0 [22:19] == 2'h3;
   assign \$285  = \$283  & \$284 ;
-  assign \$286  = ! \port$21303$0 [2:0];
-  assign \$287  = \port$21303$0 [22:19] == 3'h6;
+  assign \$286  = ! \port$21294$0 [2:0];
+  assign \$287  = \port$21294$0 [22:19] == 3'h6;
   assign \$288  = \$286  & \$287 ;
-  assign \$289  = ! \port$21303$0 [2:0];
-  assign \$290  = \port$21303$0 [22:19] == 2'h2;
+  assign \$289  = ! \port$21294$0 [2:0];
+  assign \$290  = \port$21294$0 [22:19] == 2'h2;
   assign \$291  = \$289  & \$290 ;
-  assign \$292  = ! \port$21303$0 [2:0];
-  assign \$293  = \port$21303$0 [22:19] == 3'h4;
+  assign \$292  = ! \port$21294$0 [2:0];
+  assign \$293  = \port$21294$0 [22:19] == 3'h4;
   assign \$294  = \$292  & \$293 ;
-  assign \$295  = ! \port$21303$0 [2:0];
-  assign \$296  = \port$21303$0 [22:19] == 3'h7;
+  assign \$295  = ! \port$21294$0 [2:0];
+  assign \$296  = \port$21294$0 [22:19] == 3'h7;
   assign \$297  = \$295  & \$296 ;
-  assign \$298  = now[1] ? \port$21303$0 [4:3] : now[3:2];
+  assign \$298  = now[1] ? \port$21294$0 [4:3] : now[3:2];
   assign \$299  = ranged[0] & ranged[1];
   assign \$300  = \$299  & command;
   assign \$301  = range_[36:19] > size;
   assign beyond = \$300  & \$301 ;
-  assign \$302  = \port$21303$0 [2:0] == 1'h1;
-  assign \$303  = ! \port$21303$0 [22:19];
+  assign \$302  = \port$21294$0 [2:0] == 1'h1;
+  assign \$303  = ! \port$21294$0 [22:19];
   assign \$304  = \$302  & \$303 ;
   assign \write__en$30  = act & \$304 ;
-  assign \$305  = \port$21303$0 [2:0] == 2'h2;
-  assign \$306  = ! \port$21303$0 [22:19];
+  assign \$305  = \port$21294$0 [2:0] == 2'h2;
+  assign \$306  = ! \port$21294$0 [22:19];
   assign \$307  = \$305  & \$306 ;
   assign \write__en$33  = act & \$307 ;
   assign \$308  = ~ refused;
@@ -75241,7 +75223,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
     \$331  = used_region;
     if (\write__en$30 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$21303$0 [6:3])
+      casez (\port$21294$0 [6:3])
         4'h0:
             \$331 [0] = \$49 ;
         4'h1:
@@ -75292,7 +75274,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
     \$333  = used_route;
     if (\write__en$33 ) begin
       (* full_case = 32'd1 *)
-      casez (\port$21303$0 [5:3])
+      casez (\port$21294$0 [5:3])
         3'h0:
             \$333 [0] = 1'h1;
         3'h1:
@@ -75438,7 +75420,7 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
-    \$343  = { \port$21320$0 , \port$21303$0  };
+    \$343  = { \port$21311$0 , \port$21294$0  };
     if (rst) begin
       \$343  = 55'h00000000000000;
     end
@@ -75460,26 +75442,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
     write__addr = 4'h0;
     if (\$282 ) begin
-      write__addr = { \port$21303$0 [4:3], 2'h0 };
+      write__addr = { \port$21294$0 [4:3], 2'h0 };
     end
     if (\$285 ) begin
-      write__addr = { \port$21303$0 [4:3], 2'h1 };
+      write__addr = { \port$21294$0 [4:3], 2'h1 };
     end
     if (\$288 ) begin
-      write__addr = { \port$21303$0 [4:3], 2'h2 };
+      write__addr = { \port$21294$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
     write__data = 17'h00000;
     if (\$282 ) begin
-      write__data = { 1'h0, \port$21320$0 [15:0] };
+      write__data = { 1'h0, \port$21311$0 [15:0] };
     end
     if (\$285 ) begin
-      write__data = { 1'h0, \port$21320$0 [15:0] };
+      write__data = { 1'h0, \port$21311$0 [15:0] };
     end
     if (\$288 ) begin
-      write__data = \port$21320$0 [16:0];
+      write__data = \port$21311$0 [16:0];
     end
   end
   always @* begin
@@ -75499,26 +75481,26 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
     \write__addr$12  = 4'h0;
     if (\$291 ) begin
-      \write__addr$12  = { \port$21303$0 [4:3], 2'h0 };
+      \write__addr$12  = { \port$21294$0 [4:3], 2'h0 };
     end
     if (\$294 ) begin
-      \write__addr$12  = { \port$21303$0 [4:3], 2'h1 };
+      \write__addr$12  = { \port$21294$0 [4:3], 2'h1 };
     end
     if (\$297 ) begin
-      \write__addr$12  = { \port$21303$0 [4:3], 2'h2 };
+      \write__addr$12  = { \port$21294$0 [4:3], 2'h2 };
     end
   end
   always @* begin
     if (\$auto$verilog_backend.cc:2355:dump_module$74 ) begin end
     \write__data$50  = 17'h00000;
     if (\$291 ) begin
-      \write__data$50  = \port$21320$0 [16:0];
+      \write__data$50  = \port$21311$0 [16:0];
     end
     if (\$294 ) begin
-      \write__data$50  = \port$21320$0 [16:0];
+      \write__data$50  = \port$21311$0 [16:0];
     end
     if (\$297 ) begin
-      \write__data$50  = \port$21320$0 [16:0];
+      \write__data$50  = \port$21311$0 [16:0];
     end
   end
   always @* begin
@@ -75570,15 +75552,15 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
     endcase
   end
   assign place = { \$298 , now[6:5] };
-  assign i__payload = { \port$21320$0 , \port$21303$0  };
+  assign i__payload = { \port$21311$0 , \port$21294$0  };
   assign read__addr = { \$298 , now[6:5] };
   assign \read__addr$51  = { \$298 , now[6:5] };
-  assign \read__addr$52  = \port$21303$0 [6:3];
-  assign \write__addr$53  = \port$21303$0 [6:3];
-  assign \write__data$54  = \port$21320$0 [16:14];
-  assign \read__addr$55  = \port$21303$0 [5:3];
-  assign \write__addr$56  = \port$21303$0 [5:3];
-  assign \write__data$57  = \port$21320$0 [14:12];
+  assign \read__addr$52  = \port$21294$0 [6:3];
+  assign \write__addr$53  = \port$21294$0 [6:3];
+  assign \write__data$54  = \port$21311$0 [16:14];
+  assign \read__addr$55  = \port$21294$0 [5:3];
+  assign \write__addr$56  = \port$21294$0 [5:3];
+  assign \write__data$57  = \port$21311$0 [14:12];
   assign \status[0]  = status[41:0];
   assign \status[0].armed  = status[0];
   assign \status[0].done  = status[1];
@@ -75615,10 +75597,10 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
   assign \now.own  = now[1];
   assign \now.plan  = now[4:2];
   assign \now.kind  = now[6:5];
-  assign \i__payload.table  = \port$21303$0 [2:0];
-  assign \i__payload.entry  = \port$21303$0 [18:3];
-  assign \i__payload.word  = \port$21303$0 [22:19];
-  assign \i__payload.data  = \port$21320$0 ;
+  assign \i__payload.table  = \port$21294$0 [2:0];
+  assign \i__payload.entry  = \port$21294$0 [18:3];
+  assign \i__payload.word  = \port$21294$0 [22:19];
+  assign \i__payload.data  = \port$21311$0 ;
   assign \came.valid  = came[0];
   assign \came.own  = came[1];
   assign \came.plan  = came[4:2];
@@ -75640,23 +75622,23 @@ module \t3_node_axi.registers.guard (rst, status, \port$21303$0 , i__valid, \por
   assign \$111  = 32'd0;
   assign \$112  = 1'h0;
   assign \$113  = 1'h0;
-  assign \$117  = \port$21320$0 ;
+  assign \$117  = \port$21311$0 ;
   assign \$123  = 32'd0;
   assign \$124  = 1'h0;
   assign \$125  = 1'h0;
-  assign \$129  = \port$21320$0 ;
+  assign \$129  = \port$21311$0 ;
   assign \$145  = 32'd0;
   assign \$146  = 1'h0;
   assign \$147  = 1'h0;
-  assign \$151  = \port$21320$0 ;
+  assign \$151  = \port$21311$0 ;
   assign \$157  = 32'd0;
   assign \$158  = 1'h0;
   assign \$159  = 1'h0;
-  assign \$163  = \port$21320$0 ;
+  assign \$163  = \port$21311$0 ;
   assign \$169  = 32'd0;
   assign \$170  = 1'h0;
   assign \$171  = 1'h0;
-  assign \$175  = \port$21320$0 ;
+  assign \$175  = \port$21311$0 ;
   assign \$244  = \$243 ;
   assign \$264  = \$263 ;
 endmodule
@@ -75838,7 +75820,7 @@ module \t3_node_axi.requests (rst, start, \end , busy, clk);
   assign busy[0] = \$45 ;
 endmodule
 
-module \t3_node_axi.sending (rst, \port$10390$0 , o__ready, \port$20484$0 , \port$20486$0 , i__valid, room, o__valid, o__payload, clk);
+module \t3_node_axi.sending (rst, \port$10382$0 , o__ready, \port$20475$0 , \port$20477$0 , i__valid, room, o__valid, o__payload, clk);
   reg \$auto$verilog_backend.cc:2355:dump_module$76 ;
   initial \$auto$verilog_backend.cc:2355:dump_module$76 <= 1'b0;
   wire \$1 ;
@@ -75925,12 +75907,12 @@ module \t3_node_axi.sending (rst, \port$10390$0 , o__ready, \port$20484$0 , \por
   wire \oldest.tracked ;
   wire [2:0] \oldest.wf ;
   wire [15:0] \oldest.wg ;
-  input [31:0] \port$10390$0 ;
-  wire [31:0] \port$10390$0 ;
-  input [29:0] \port$20484$0 ;
-  wire [29:0] \port$20484$0 ;
-  input [72:0] \port$20486$0 ;
-  wire [72:0] \port$20486$0 ;
+  input [31:0] \port$10382$0 ;
+  wire [31:0] \port$10382$0 ;
+  input [29:0] \port$20475$0 ;
+  wire [29:0] \port$20475$0 ;
+  input [72:0] \port$20477$0 ;
+  wire [72:0] \port$20477$0 ;
   wire put;
   output room;
   reg room = 1'h1;
@@ -75973,7 +75955,7 @@ module \t3_node_axi.sending (rst, \port$10390$0 , o__ready, \port$20484$0 , \por
   assign \$13  = get & \$12 ;
   assign \$14  = level - 1'h1;
   assign \$15  = waits | put;
-  assign \$16  = waits ? oldest : { \port$20486$0 , \port$10390$0 , \port$20484$0  };
+  assign \$16  = waits ? oldest : { \port$20477$0 , \port$10382$0 , \port$20475$0  };
   assign \$17  = ~ waiting;
   assign \$18  = put | \$17 ;
   assign \$19  = waits & \$18 ;
@@ -76057,12 +76039,12 @@ module \t3_node_axi.sending (rst, \port$10390$0 , o__ready, \port$20484$0 , \por
     if (\$auto$verilog_backend.cc:2355:dump_module$76 ) begin end
     \$34  = oldest;
     if (\$27 ) begin
-      \$34  = { \port$20486$0 , \port$10390$0 , \port$20484$0  };
+      \$34  = { \port$20477$0 , \port$10382$0 , \port$20475$0  };
     end
   end
   assign i__ready = room;
   assign spare = oldest;
-  assign i__payload = { \port$20486$0 , \port$10390$0 , \port$20484$0  };
+  assign i__payload = { \port$20477$0 , \port$10382$0 , \port$20475$0  };
   assign \oldest.op  = oldest[1:0];
   assign \oldest.dtype  = oldest[3:2];
   assign \oldest.tracked  = oldest[4];
@@ -76096,17 +76078,17 @@ module \t3_node_axi.sending (rst, \port$10390$0 , o__ready, \port$20484$0 , \por
   assign \o__payload.data  = o__payload[125:62];
   assign \o__payload.strobe  = o__payload[133:126];
   assign \o__payload.last  = o__payload[134];
-  assign \i__payload.op  = \port$20484$0 [1:0];
-  assign \i__payload.dtype  = \port$20484$0 [3:2];
-  assign \i__payload.tracked  = \port$20484$0 [4];
-  assign \i__payload.plan  = \port$20484$0 [6:5];
-  assign \i__payload.epoch  = \port$20484$0 [10:7];
-  assign \i__payload.wg  = \port$20484$0 [26:11];
-  assign \i__payload.wf  = \port$20484$0 [29:27];
-  assign \i__payload.address  = \port$10390$0 ;
-  assign \i__payload.data  = \port$20486$0 [63:0];
-  assign \i__payload.strobe  = \port$20486$0 [71:64];
-  assign \i__payload.last  = \port$20486$0 [72];
+  assign \i__payload.op  = \port$20475$0 [1:0];
+  assign \i__payload.dtype  = \port$20475$0 [3:2];
+  assign \i__payload.tracked  = \port$20475$0 [4];
+  assign \i__payload.plan  = \port$20475$0 [6:5];
+  assign \i__payload.epoch  = \port$20475$0 [10:7];
+  assign \i__payload.wg  = \port$20475$0 [26:11];
+  assign \i__payload.wf  = \port$20475$0 [29:27];
+  assign \i__payload.address  = \port$10382$0 ;
+  assign \i__payload.data  = \port$20477$0 [63:0];
+  assign \i__payload.strobe  = \port$20477$0 [71:64];
+  assign \i__payload.last  = \port$20477$0 [72];
 endmodule
 
 module \t3_node_axi.splitter (rst, burst__ready, burst__valid, burst__payload, request__payload, request__valid, request__ready, clk);

@@ -166,9 +166,10 @@ class AddressMap(wiring.Component):
 
         # A cycle later than it comes, for speed.
         pipelined = config.pipelined
+        self._domain = "sync" if pipelined else "comb"
         self._written = Signal(table_write(config))
         self._ours = Signal()
-        m.d["sync" if pipelined else "comb"] += [
+        m.d[self._domain] += [
             self._written.eq(self.table.payload),
             self._ours.eq(self.table.valid & (self.table.payload.table == Table.REGION)
                           & (self.table.payload.entry < config.regions)),
@@ -176,7 +177,7 @@ class AddressMap(wiring.Component):
         # Yet another one for what goes to each region's registers, which are many.
         self._bound_word = Signal(_BOUNDS)
         self._bound_data = Signal.like(self._written.data)
-        m.d["sync" if pipelined else "comb"] += [
+        m.d[self._domain] += [
             self._bound_word.eq(Cat(self._writes(word) for word in range(_BOUNDS))),
             self._bound_data.eq(self._written.data),
         ]
@@ -369,7 +370,7 @@ class AddressMap(wiring.Component):
         answer = self.o.payload
         m.d.comb += exists.eq(control_9.plan < config.plans)
         with m.If(move if pipelined else 1):
-            m.d["sync" if pipelined else "comb"] += [
+            m.d[self._domain] += [
                 answer.any.eq(back(fifth(head.any), stages=4)),
                 answer.match.eq(back(fifth(head.match), stages=4)),
                 answer.straddle.eq(back(fifth(head.straddle), stages=4)),
@@ -428,7 +429,7 @@ class AddressMap(wiring.Component):
         base = Signal(width, name=f"base_{number}")
         limit = Signal(width, name=f"limit_{number}")
         ours = Signal(name=f"ours_{number}")
-        m.d["sync" if self._config.pipelined else "comb"] += ours.eq(self._written.entry == number)
+        m.d[self._domain] += ours.eq(self._written.entry == number)
         with m.If(self._bound_word[_CONTROL] & ours):
             m.d.sync += enable.eq(self._bound_data[0])
         for word, register in ((_BASE, base), (_LIMIT, limit)):

@@ -4,6 +4,7 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .counting import waits_next
 from .prefetch_queue import PrefetchQueue
 
 __all__ = ["PacketQueue"]
@@ -70,7 +71,7 @@ class PacketQueue(wiring.Component):
         m.d.sync += [
             came.eq(Cat(self.i.valid & self.i.ready & self.i.payload.last, came)),
             packets.eq(packets + came[-1] - went),
-            whole.eq(came[-1] | (packets > 1) | ((packets == 1) & ~went)),
+            whole.eq(waits_next(whole, packets, came[-1], went)),
         ]
 
         return m

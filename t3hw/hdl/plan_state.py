@@ -189,9 +189,9 @@ class PlanState(wiring.Component):
                     timer.eq(timer - 1),
                     expires.eq(runs & (timer == 2)),
                 ]
-                with m.If(runs & expires):
+                with m.If(expires):
                     m.d.sync += runs.eq(0)
-                with m.If(runs & expires & ~finish & ~asked):
+                with m.If(expires & ~finish & ~asked):
                     m.d.sync += [
                         timed_out[index].eq(1),
                         unreported[index].eq(1),
